@@ -17,9 +17,10 @@ namespace towers {
 
 /// Which of a backend's variants (backends/launch/variants.h) a device uses. Tests run each of them.
 enum class Sources {
-    best,   ///< those for this kind of device
-    cards,  ///< those for cards, on a software driver too
-    shared, ///< only the shared source of each kernel
+    best,         ///< those for this kind of device
+    cards,        ///< those for cards, on a software driver too
+    nvidia_cards, ///< those for NVIDIA's cards, likewise
+    shared,       ///< only the shared source of each kernel
 };
 
 struct OpenOptions {

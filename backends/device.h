@@ -56,6 +56,7 @@ struct DeviceInfo {
     unsigned subgroup_size = 1;   ///< invocations that run in lockstep
     unsigned compute_units = 0;   ///< multiprocessors of a GPU, threads of a CPU; 0: the driver does not tell
     std::vector<Precision> units; ///< besides float32, what it multiplies natively and faster
+    bool unused_units = false;    ///< it has units, for which this program was built without kernels
     std::string withheld;         ///< why a run takes it only if it is named; empty: a run may take it
 };
 

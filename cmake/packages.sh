@@ -2,12 +2,14 @@
 # Makes packages of the program:
 #   sh cmake/packages.sh deb [FOLDER]     a .deb for this version of Debian
 #   sh cmake/packages.sh wheel [FOLDER]   a wheel for Linux whose glibc is not older than this system's
+#   sh cmake/packages.sh shaders [FOLDER] the kernels for Vulkan's matrix units, which take glslang 15.1 or newer
 # in FOLDER (build/packages). PRESET=arm64 makes the .deb of the preset arm64. TOWERS_CUDA says whether to include CUDA,
-# for all cards: ON or OFF (default: ON if nvcc 12 or newer is on PATH and works, OFF for arm64). `sh
-# cmake/quickstart.sh packages deb` installs before what the build needs.
+# for all cards: ON or OFF (default: ON if nvcc 12 or newer is on PATH and works, OFF for arm64). With an older
+# glslang a wheel takes the kernels for matrix units from FOLDER/fragments of another system, which
+# TOWERS_FRAGMENT_SHADERS names. `sh cmake/quickstart.sh packages deb` installs before what the build needs.
 set -eu
 usage() {
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 [ $# -ge 1 ] && [ $# -le 2 ] || usage
@@ -55,6 +57,13 @@ deb)
         echo "$out/${package##*/}"
     done
     ;;
+shaders)
+    cmake --preset "$preset" -DBUILD_TESTING=OFF -DTOWERS_CUDA=OFF >/dev/null
+    cmake --build --preset "$preset" --target fragment_shaders
+    [ -d "build/$preset/shaders/fragments" ] || { echo "glslang is older than 15.1" >&2; exit 1; }
+    rm -rf "$out/fragments"
+    cp -r "build/$preset/shaders/fragments" "$out"
+    ;;
 wheel)
     work=$PWD/build/wheel-work
     rm -rf "$work"
@@ -65,6 +74,7 @@ wheel)
     # The build folder build/wheel stays, so that a second wheel is made quickly.
     "$tools/pip" wheel -q --no-deps --no-build-isolation --wheel-dir "$work/plain" \
         --config-settings=cmake.define.TOWERS_CUDA="$TOWERS_CUDA" \
+        --config-settings=cmake.define.TOWERS_FRAGMENT_SHADERS="${TOWERS_FRAGMENT_SHADERS-}" \
         ${TOWERS_WERROR:+--config-settings=cmake.define.TOWERS_WERROR="$TOWERS_WERROR"} ./python
     # Copies the shared libraries that a system may lack into the wheel. Its tag says which systems it runs on.
     PATH=$tools:$PATH auditwheel repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl

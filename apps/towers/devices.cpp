@@ -22,6 +22,11 @@ std::vector<std::string> units_of(const DeviceInfo& device) {
     return names;
 }
 
+std::string told_units_of(const DeviceInfo& device) {
+    if (device.unused_units) return "; this program was built without kernels for its matrix units";
+    return device.units.empty() ? "" : fmt::format("; units for {}", fmt::join(units_of(device), ", "));
+}
+
 int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json all = nlohmann::json::array();
     nlohmann::json absent = nlohmann::json::object();
@@ -52,14 +57,14 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"memory", device.memory},
                            {"queues", device.queues},
                            {"subgroup_size", device.subgroup_size},
-                           {"units", units_of(device)}});
+                           {"units", units_of(device)},
+                           {"unused_units", device.unused_units}});
             if (!json)
                 fmt::print(
                     "{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}{}\n", device.id, device.name,
                     name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
                     device.driver,
-                    device.units.empty() ? ""
-                                         : fmt::format("; units for {}", fmt::join(units_of(device), ", ")),
+                    told_units_of(device),
                     has_turns(device) ? "; one queue: kernels and copies take turns" : "",
                     same_as.empty() ? "" : fmt::format("; the same card as {}", same_as),
                     device.withheld.empty() ? ""

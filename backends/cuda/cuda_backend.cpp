@@ -150,9 +150,9 @@ Search find_devices() {
 }
 
 DeviceFacts facts_of(const DeviceInfo& info, const OpenOptions& options) {
-    unsigned fragments = 0;
+    Fragments fragments;
     if (options.sources != Sources::shared)
-        for (const Precision each : info.units) fragments |= units_for(each);
+        for (const Precision each : info.units) fragments.operands |= units_for(each);
     // Two workgroups for each multiprocessor: one hides the other's waits.
     return {.busy_groups = 2 * info.compute_units,
             .subgroup_size = info.subgroup_size,

@@ -24,16 +24,22 @@ unsigned bytes_of(const Tile& tile) {
 }
 
 /// By fragments: two slices of each matrix, rows of k or of each k a row, which are longer by 16 bytes, or 32
-unsigned bytes_by_fragments(Kernel kernel, const Tile& tile, Precision operands) {
-    const unsigned bytes = operands == Precision::tf32 ? 4 : 2, parts = operands == Precision::fp32 ? 2 : 1;
-    const unsigned depth = fragments_costs(operands).depth;
-    const auto slice = [&](bool along_k, unsigned length) {
-        return parts * (along_k ? length * (depth * bytes + 16) : depth * (length * bytes + 8 * bytes));
-    };
-    const bool a_along_k = kernel != Kernel::conv2d_backward_weights,
-               b_along_k = kernel == Kernel::conv2d_backward_data;
-    return 2 * (slice(a_along_k, tile.height) + slice(b_along_k, tile.width));
-}
+struct FragmentSlices {
+    FragmentSlices(Kernel kernel, const Tile& tile, Precision operands) {
+        const unsigned number = operands == Precision::tf32 ? 4 : 2;
+        const unsigned parts = operands == Precision::fp32 ? 2 : 1;
+        const unsigned depth = fragments_costs(operands).depth;
+        const auto bytes = [&](bool along_k, unsigned length) {
+            return 2 * parts *
+                   (along_k ? length * (depth * number + 16) : depth * (length * number + 8 * number));
+        };
+        a_bytes = bytes(kernel != Kernel::conv2d_backward_weights, tile.height);
+        b_bytes = bytes(kernel == Kernel::conv2d_backward_data, tile.width);
+    }
+    unsigned bytes() const { return a_bytes + b_bytes; }
+
+    unsigned a_bytes, b_bytes;
+};
 
 /// Of a tiled kernel's launch
 ConvShape shape_of(const Launch& launch) {
@@ -125,7 +131,7 @@ std::optional<Precision> operands_by_fragments(const DeviceFacts& facts) {
     const bool in_parts = facts.precision == Precision::fp32;
     if (in_parts && facts.exact_products) return {};
     const unsigned units = units_for(in_parts ? Precision::bf16 : facts.precision);
-    if ((facts.fragments & units) == 0) return {};
+    if ((facts.fragments.operands & units) == 0) return {};
     return facts.precision;
 }
 
@@ -174,6 +180,22 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
            tile.height * tile.width <= tile.threads * facts.quads_elements;
 }
 
+bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts) {
+    const Fragments& fragment = facts.fragments;
+    const FragmentSlices slices(kernel, tile, operands);
+    if (slices.bytes() + fragment.reserved_memory > facts.shared_memory) return false;
+    if (fragment.of_workgroup) return true;
+    // OWN_M and OWN_N, and the owners' patches, in shaders/gemm_fragments.h and its dialects
+    const unsigned owners = tile.threads / fragment.invocations, own_columns = 32,
+                   own_rows = tile.height * tile.width / (owners * own_columns);
+    const unsigned patch = fragment.patch_rows * (fragment.columns + 4) * unsigned(sizeof(float));
+    return owners * own_rows * own_columns == tile.height * tile.width && tile.height % own_rows == 0 &&
+           own_rows % fragment.rows == 0 && own_columns % fragment.columns == 0 &&
+           fragments_costs(operands).depth % fragment.depth == 0 &&
+           fragment.patch_rows * fragment.columns / 4 % fragment.invocations == 0 &&
+           owners * patch <= slices.a_bytes;
+}
+
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs;
     if (!facts.quads || !products_of(launch) || !fits(launch)) return configs;
@@ -191,7 +213,7 @@ std::vector<LaunchConfig> fragments_configs(const Launch& launch, const DeviceFa
     const std::optional<Precision> operands = operands_by_fragments(facts);
     if (!operands || !products_of(launch) || !fits(launch)) return configs;
     for (const Tile& tile : fragment_tiles)
-        if (bytes_by_fragments(launch.kernel, tile, *operands) <= facts.shared_memory)
+        if (has_room_for_fragments(launch.kernel, tile, *operands, facts))
             add_configs(configs, launch, tile, *operands, fragments_costs(*operands), facts);
     return configs;
 }

@@ -45,6 +45,9 @@ std::optional<LaunchConfig> window_rows_config(const Launch& launch, const Devic
 /// images and results
 std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
 
+/// Whether a workgroup of the source by fragments has the shared memory for this, and its matrix units can
+/// share it out
+bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts);
 /// The same two ways with the source by fragments, which is taken as fragments_config() takes it
 std::optional<LaunchConfig> padded_fragments_config(const Launch& launch, const DeviceFacts& facts);
 std::vector<LaunchConfig> padded_fragments_configs(const Launch& launch, const DeviceFacts& facts);

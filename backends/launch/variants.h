@@ -14,6 +14,21 @@
 
 namespace towers {
 
+/// The bit of Fragments::operands
+constexpr unsigned units_for(Precision operands) { return 1u << unsigned(operands); }
+
+/// Matrix units, as the sources by fragments (shaders/gemm_fragments.h) run on them.
+struct Fragments {
+    unsigned operands = 0; ///< the types that they multiply: units_for()
+    unsigned rows = 16, columns = 16, depth = 16;
+    unsigned invocations = 32;    ///< of a subgroup, which shares a fragment
+    bool of_workgroup = false;    ///< a workgroup does, and a fragment is a tile
+    unsigned subgroup_size = 0;   ///< to ask for; 0: the driver chooses
+    unsigned patch_rows = 16;     ///< so many rows of a fragment become quads at once
+    bool any_size = false;        ///< of Vulkan: by VK_NV_cooperative_matrix2
+    unsigned reserved_memory = 0; ///< bytes of a workgroup's shared memory that the device needs itself
+};
+
 /// What decides on a device how a launch runs.
 struct DeviceFacts {
     unsigned busy_groups;   ///< workgroups that keep the device busy: of a card, two for each processor
@@ -28,15 +43,11 @@ struct DeviceFacts {
     bool quads = false;                    ///< a card, or what may use what is written for cards
     unsigned quads_elements = 32;          ///< of a tile by quads, the most that an invocation can hold
     unsigned quads_subgroup_size = 0;      ///< that a source by quads asks for; 0: the driver chooses
-    /// Matrix units for operands of a type, a bit for each: units_for(). Sources by fragments run on them.
-    unsigned fragments = 0;
-    unsigned shared_memory = 0; ///< bytes of a workgroup
+    Fragments fragments = {};              ///< without operands: it has no matrix units
+    unsigned shared_memory = 0;            ///< bytes of a workgroup
     const ConfigLimits* limits = &no_limits;
     const Choices* choices = nullptr; ///< that come before all estimates; null: none
 };
-
-/// The bit of DeviceFacts::fragments
-constexpr unsigned units_for(Precision operands) { return 1u << unsigned(operands); }
 
 /// Which of the sources of its kernel runs a launch on a GPU
 enum class KernelSource : std::uint8_t {

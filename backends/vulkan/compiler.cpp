@@ -39,18 +39,19 @@ struct Compiler::State {
     explicit State(unsigned index) {
         if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
         const vk::raii::PhysicalDevice& physical = instance->devices()[index];
-        info = describe(physical, index);
-        dispatches = all_hardware_dispatches(facts_of(info, details_of(physical), {}));
+        info = describe(*instance, index);
+        const Details details = details_of(*instance, index);
+        dispatches = all_hardware_dispatches(facts_of(info, details, {}));
         for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);
 
         const vk::PhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics{.pipelineExecutableInfo =
                                                                                        true};
         if (tells_statistics) {
-            device = create_device(physical, &statistics, {statistics_extension});
+            device = create_device(physical, details.matrices, &statistics, {statistics_extension});
             pipelines.emplace(physical, device, "", vk::PipelineCreateFlagBits::eCaptureStatisticsKHR);
         } else {
-            device = create_device(physical);
+            device = create_device(physical, details.matrices);
             pipelines.emplace(physical, device, "");
         }
     }

@@ -1,10 +1,12 @@
 #include "backends/vulkan/dispatch.h"
 
+#include "backends/launch/costs.h"
 #include "backends/launch/lowering.h"
 #include "backends/launch/quads.h"
 #include "backends/launch/shared_source.h"
 #include "backends/vulkan/software_conv2d.h"
 #include "backends/vulkan/spirv.h"
+#include "backends/vulkan/spirv_words.h"
 
 #include <fmt/format.h>
 #include <stdexcept>
@@ -35,12 +37,41 @@ std::span<const std::uint32_t> code_of(Kernel kernel, KernelSource source, const
     throw std::logic_error(fmt::format("{} has no tile of {}x{}", tiled, tile.height, tile.width));
 }
 
-// A SPIR-V module begins with five words of header and the capabilities that it uses.
-constexpr std::uint32_t spirv_header = 5, op_capability = 17;
-constexpr std::uint32_t opcode(std::uint32_t first_word) { return first_word & 0xffff; }
-constexpr std::uint32_t words(std::uint32_t first_word) { return first_word >> 16; }
+std::span<const std::uint32_t> fragment_code_of(Kernel kernel, const Tile& tile, Precision operands,
+                                                bool any_size) {
+    const std::string wanted =
+        fmt::format("{}_fragments{}_{}_{}_{}", kernel_info(kernel).name, any_size ? "_of_any_size" : "",
+                    name_of(operands), tile.height, tile.width);
+#define TOWERS_FRAGMENT_CODE(name)                                                                           \
+    if (wanted == #name) return spirv_##name;
+#include "fragment_codes.inc"
+#undef TOWERS_FRAGMENT_CODE
+    throw std::logic_error(fmt::format("there is no {}", wanted));
+}
+
+/// Of the sources by fragments: FRAGMENT_ROWS and so on (shaders/dialect/fragment_glsl.h)
+std::vector<std::uint32_t> constants_of(const Fragments& fragment, const Tile& tile, Precision operands) {
+    if (fragment.of_workgroup)
+        return {tile.height, tile.width, fragments_costs(operands).depth, tile.threads, fragment.patch_rows};
+    return {fragment.rows, fragment.columns, fragment.depth, fragment.invocations, fragment.patch_rows};
+}
+
+Dispatch by_fragments(const Launch& launch, const LaunchConfig& config, const Fragments& fragment) {
+    return {.code = fragment_code_of(launch.kernel, *config.tile, config.operands, fragment.any_size),
+            .constants = constants_of(fragment, *config.tile, config.operands),
+            .parameters = launch.parameters,
+            .groups = config.groups,
+            .subgroup_size = fragment.subgroup_size,
+            .bfloat16 = config.operands != Precision::fp16};
+}
 
 } // namespace
+
+const bool has_fragment_sources =
+#define TOWERS_FRAGMENT_CODE(name) true ||
+#include "fragment_codes.inc"
+#undef TOWERS_FRAGMENT_CODE
+    false;
 
 std::span<const Variant> variants() {
     static const std::vector<Variant> all = [] {
@@ -58,6 +89,7 @@ std::span<const Variant> variants() {
 Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
     const auto& [launch, source, config] = each;
     if (source == KernelSource::software) return software_conv2d(launch, config, facts);
+    if (source == KernelSource::fragments) return by_fragments(launch, config, facts.fragments);
     const auto& [shared, software] = codes[std::size_t(launch.kernel)];
     return {.code = config.tile                           ? code_of(launch.kernel, source, *config.tile)
                     : facts.software && !software.empty() ? software
@@ -70,6 +102,12 @@ Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
 
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options) {
     const bool software = info.kind == DeviceKind::software;
+    // A software driver's matrices are there to be tested.
+    const bool any_size = options.sources == Sources::nvidia_cards;
+    const bool as_card = any_size || options.sources == Sources::cards;
+    Fragments fragments;
+    if (has_fragment_sources && (as_card || (options.sources == Sources::best && !software)))
+        fragments = fragments_of(details.matrices, details.subgroups, any_size);
     // As for CUDA; where no driver tells how many processors a card has, a few hundred fill today's cards.
     const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
     return {.busy_groups = software ? 8u : groups,
@@ -77,9 +115,10 @@ DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenO
             .software = software && options.sources == Sources::best && details.shuffles,
             .exact_products = options.exact_products,
             .precision = options.precision,
-            .quads = options.sources == Sources::cards || (options.sources == Sources::best && !software),
+            .quads = as_card || (options.sources == Sources::best && !software),
             .quads_elements = software ? 32 : elements_for_quads(details.subgroups),
             .quads_subgroup_size = size_for_quads(details.subgroups),
+            .fragments = fragments,
             .shared_memory = details.shared_memory,
             .limits = options.limits,
             .choices = options.choices};
@@ -108,8 +147,20 @@ std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code) {
 std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts) {
     std::map<std::string, Dispatch> all;
     for (const Variant& variant : gpu_variants()) {
-        if (variant.stages != nullptr) continue;                 // it runs other variants' sources
-        if (variant.source == KernelSource::fragments) continue; // which this backend does not have
+        if (variant.stages != nullptr) continue; // it runs other variants' sources
+        if (variant.source == KernelSource::fragments) {
+            for (const Precision operands : {Precision::fp32, Precision::bf16, Precision::fp16})
+                for (const Tile& tile : fragment_tiles)
+                    if ((facts.fragments.operands &
+                         units_for(operands == Precision::fp32 ? Precision::bf16 : operands)) != 0 &&
+                        has_room_for_fragments(variant.kernel, tile, operands, facts))
+                        all[fmt::format("{} {}x{} fragments {}", kernel_info(variant.kernel).name,
+                                        tile.height, tile.width, name_of(operands))] =
+                            dispatch_of(
+                                {{variant.kernel, {}}, variant.source, {.tile = tile, .operands = operands}},
+                                facts);
+            continue;
+        }
         const bool by_quads = variant.source == KernelSource::quads;
         const KernelInfo& kernel = kernel_info(variant.kernel);
         const auto dispatch = [&](const LaunchConfig& config) {

@@ -4,6 +4,7 @@
 
 #include "backends/backend.h"
 #include "backends/launch/variants.h"
+#include "backends/vulkan/matrix_units.h"
 #include "backends/vulkan/subgroups.h"
 
 #include <cstdint>
@@ -20,6 +21,7 @@ struct Dispatch {
     ParameterBlock parameters;
     glm::uvec3 groups;
     unsigned subgroup_size = 0; ///< to ask for; 0: the driver chooses
+    bool bfloat16 = false;      ///< the code is meant as_bfloat16()
 };
 
 /// Overrides for drivers that run on a CPU, then what every GPU has.
@@ -32,6 +34,7 @@ struct Details {
     bool shuffles = false;      ///< within subgroups
     unsigned shared_memory = 0; ///< bytes of a workgroup
     SubgroupSizes subgroups = {};
+    Matrices matrices = {};
 };
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options);
 
@@ -43,7 +46,7 @@ bool uses_subgroups(std::span<const std::uint32_t> code);
 std::vector<std::uint32_t> keeping_nan(std::span<const std::uint32_t> code);
 
 /// One of each pipeline that a hardware device with these facts may be asked to run, by kernel and tile:
-/// `conv2d_forward 64x16`, `conv2d_forward 64x64 quads`.
+/// `conv2d_forward 64x16`, `conv2d_forward 64x64 quads`, `conv2d_forward 64x64 fragments bf16`.
 std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts);
 
 } // namespace towers::vulkan

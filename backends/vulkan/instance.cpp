@@ -180,7 +180,7 @@ const Drivers& Instance::drivers() {
     static const Drivers drivers = leave_out_failing_drivers([] {
         try { // everything that list() asks of the drivers
             const Instance instance(false);
-            for (const auto& device : instance.devices()) describe(device, 0);
+            for (unsigned i = 0; i < instance.devices().size(); ++i) describe(instance, i);
             return true;
         } catch (const DriverFailure&) {
             throw;
@@ -234,8 +234,11 @@ std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice&
     return {QueuePlace{compute, 0}, place(beside ? 1 : 0), place(beside ? 2 : 1)};
 }
 
-vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next,
-                               const std::vector<const char*>& extensions) {
+vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const Matrices& matrices,
+                               const void* next, std::vector<const char*> extensions) {
+    const MatrixFeatures units(matrices, next);
+    extensions.insert(extensions.end(), units.extensions().begin(), units.extensions().end());
+    const bool uses_units = !units.extensions().empty();
     const std::array<float, queue_count> priorities{1.0f, 1.0f, 1.0f};
     std::map<std::uint32_t, std::uint32_t> counts; // by family
     for (const QueuePlace& place : queue_places(device))
@@ -244,14 +247,19 @@ vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const voi
     for (const auto& [family, count] : counts)
         queues.push_back(
             {.queueFamilyIndex = family, .queueCount = count, .pQueuePriorities = priorities.data()});
-    vk::PhysicalDeviceVulkan13Features features13{.pNext = const_cast<void*>(next),
+    vk::PhysicalDeviceVulkan13Features features13{.pNext = const_cast<void*>(units.chain()),
                                                   .subgroupSizeControl = controls_subgroup_size(device),
                                                   .computeFullSubgroups = true,
                                                   .synchronization2 = true,
                                                   .maintenance4 = true};
     // requirements.h does not check hostQueryReset: every device of Vulkan 1.2 has it.
     const vk::PhysicalDeviceVulkan12Features features12{
-        .pNext = &features13, .hostQueryReset = true, .timelineSemaphore = true, .bufferDeviceAddress = true};
+        .pNext = &features13,
+        .shaderFloat16 = uses_units && has_operands(matrices, Precision::fp16),
+        .hostQueryReset = true,
+        .timelineSemaphore = true,
+        .bufferDeviceAddress = true,
+        .vulkanMemoryModel = uses_units};
     const DriverCall call("vkCreateDevice");
     return {device, vk::DeviceCreateInfo{.pNext = &features12,
                                          .queueCreateInfoCount = std::uint32_t(queues.size()),
@@ -268,7 +276,8 @@ bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFl
            (subgroups.supportedOperations & operations) == operations;
 }
 
-Details details_of(const vk::raii::PhysicalDevice& device) {
+Details details_of(const Instance& instance, unsigned index) {
+    const vk::raii::PhysicalDevice& device = instance.devices()[index];
     const auto chain =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupProperties,
                               vk::PhysicalDeviceSubgroupSizeControlProperties,
@@ -277,15 +286,16 @@ Details details_of(const vk::raii::PhysicalDevice& device) {
     return {.shuffles = has_subgroups(device, vk::SubgroupFeatureFlagBits::eShuffle),
             .shared_memory =
                 chain.get<vk::PhysicalDeviceProperties2>().properties.limits.maxComputeSharedMemorySize,
-            .subgroups = {
-                .usual = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize,
-                .least = sizes.minSubgroupSize,
-                .most = sizes.maxSubgroupSize,
-                .on_request = controls_subgroup_size(device) &&
-                              (sizes.requiredSubgroupSizeStages & vk::ShaderStageFlagBits::eCompute),
-                .most_subgroups = sizes.maxComputeWorkgroupSubgroups,
-                .mixed_dot_products = bool(chain.get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
-                                               .integerDotProduct4x8BitPackedMixedSignednessAccelerated)}};
+            .subgroups = {.usual = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize,
+                          .least = sizes.minSubgroupSize,
+                          .most = sizes.maxSubgroupSize,
+                          .on_request = controls_subgroup_size(device) && (sizes.requiredSubgroupSizeStages &
+                                                                           vk::ShaderStageFlagBits::eCompute),
+                          .most_subgroups = sizes.maxComputeWorkgroupSubgroups,
+                          .mixed_dot_products =
+                              bool(chain.get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
+                                       .integerDotProduct4x8BitPackedMixedSignednessAccelerated)},
+            .matrices = matrices_of(instance.handle(), device)};
 }
 
 namespace {
@@ -314,7 +324,8 @@ unsigned multiprocessors_of(const vk::raii::PhysicalDevice& device) {
 
 } // namespace
 
-DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
+DeviceInfo describe(const Instance& instance, unsigned index) {
+    const vk::raii::PhysicalDevice& device = instance.devices()[index];
     const auto chain =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceIDProperties,
                               vk::PhysicalDeviceDriverProperties, vk::PhysicalDeviceSubgroupProperties,
@@ -343,6 +354,12 @@ DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index) {
     info.subgroup_size = chain.get<vk::PhysicalDeviceSubgroupProperties>().subgroupSize;
     info.compute_units =
         info.kind == DeviceKind::software ? std::thread::hardware_concurrency() : multiprocessors_of(device);
+    if (info.kind == DeviceKind::software) return info; // whose matrices are loops
+    const Details details = details_of(instance, index);
+    const unsigned operands = fragments_of(details.matrices, details.subgroups, false).operands;
+    for (const Precision each : all_precisions)
+        if (has_fragment_sources && (operands & units_for(each)) != 0) info.units.push_back(each);
+    info.unused_units = !has_fragment_sources && operands != 0;
     return info;
 }
 

@@ -32,6 +32,7 @@ public:
 
     /// Devices with all that the kernels need, in the loader's order.
     const std::vector<vk::raii::PhysicalDevice>& devices() const { return devices_; }
+    vk::Instance handle() const { return *instance_; }
     /// The other devices, and what each lacks.
     const std::vector<Backend::LeftOut>& left_out() const { return left_out_; }
 
@@ -65,17 +66,17 @@ struct QueuePlace {
 /// Queues share one.
 std::array<QueuePlace, queue_count> queue_places(const vk::raii::PhysicalDevice& device);
 
-/// Creates a device with all queues of queue_places() and every feature that the kernels need. `next` and
-/// `extensions` add to them.
-vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const void* next = nullptr,
-                               const std::vector<const char*>& extensions = {});
+/// Creates a device with all queues of queue_places() and every feature that the kernels need, with such
+/// matrices. `next` and `extensions` add to them.
+vk::raii::Device create_device(const vk::raii::PhysicalDevice& device, const Matrices& matrices,
+                               const void* next = nullptr, std::vector<const char*> extensions = {});
 
 /// Whether compute shaders may use these subgroup operations.
 bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFlags operations);
 
-/// What facts_of() needs to know.
-Details details_of(const vk::raii::PhysicalDevice& device);
+/// What facts_of() needs to know of a device of Instance::devices()
+Details details_of(const Instance& instance, unsigned index);
 
-DeviceInfo describe(const vk::raii::PhysicalDevice& device, unsigned index);
+DeviceInfo describe(const Instance& instance, unsigned index);
 
 } // namespace towers::vulkan

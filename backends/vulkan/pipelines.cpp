@@ -58,11 +58,11 @@ vk::Pipeline Pipelines::pipeline(const Dispatch& dispatch) {
                                            .pMapEntries = entries.data(),
                                            .dataSize = dispatch.constants.size() * 4,
                                            .pData = dispatch.constants.data()};
-    const std::vector<std::uint32_t> changed =
-        keeps_nan_ ? keeping_nan(dispatch.code) : std::vector<std::uint32_t>();
-    const std::span<const std::uint32_t> code = keeps_nan_ ? changed : dispatch.code;
+    std::vector<std::uint32_t> code(dispatch.code.begin(), dispatch.code.end());
+    if (dispatch.bfloat16) code = as_bfloat16(code);
+    if (keeps_nan_) code = keeping_nan(code);
     const vk::raii::ShaderModule module(
-        device_, vk::ShaderModuleCreateInfo{.codeSize = code.size_bytes(), .pCode = code.data()});
+        device_, vk::ShaderModuleCreateInfo{.codeSize = code.size() * sizeof(code[0]), .pCode = code.data()});
     // SPIR-V 1.6 lets the driver choose the subgroup size. Lanes divide work by it, so subgroups must be
     // full. Other shaders do not request full subgroups, for which Turnip would double the subgroup size and
     // so halve the products' occupancy.

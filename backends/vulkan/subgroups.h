@@ -21,8 +21,8 @@ unsigned size_for_quads(const SubgroupSizes& sizes);
 
 /// The most elements of a tile that an invocation of a source by quads can hold in registers. Where subgroups
 /// may have fewer than 32 invocations, each invocation has few: Intel's compiler spills with 32 elements, and
-/// estimates more cycles an element than with 16. Where they may have more than 64, as on Adreno, each has few
-/// too: an Adreno 660 spills with 32.
+/// estimates more cycles an element than with 16. Where they may have more than 64, as on Adreno, each has
+/// few too: an Adreno 660 spills with 32.
 unsigned elements_for_quads(const SubgroupSizes& sizes);
 
 } // namespace towers::vulkan

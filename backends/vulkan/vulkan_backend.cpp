@@ -25,12 +25,12 @@ class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(physical_, index)), facts_(facts_of(info_, details_of(physical_), options)),
-          measure_(options.measure) {
+          info_(describe(*instance_, index)), details_(details_of(*instance_, index)),
+          facts_(facts_of(info_, details_, options)), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         require_threads(info_.id, unsigned(driver_threads()));
         guard("opening the device", [&] {
-            device_ = create_device(physical_);
+            device_ = create_device(physical_, details_.matrices);
             queues_.emplace(physical_, device_);
             memory_.emplace(info_, physical_, device_, *queues_);
             pipelines_.emplace(physical_, device_, pipeline_cache_file(physical_));
@@ -179,6 +179,7 @@ private:
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
     DeviceInfo info_;
+    Details details_;
     DeviceFacts facts_;
     bool measure_; ///< see OpenOptions
     vk::raii::Device device_ = nullptr;
@@ -199,9 +200,8 @@ public:
         listing.left_out = Instance::drivers().left_out;
         try {
             const auto instance = Instance::shared(options.validate);
-            unsigned index = 0;
-            for (const auto& device : instance->devices())
-                listing.devices.push_back(describe(device, index++));
+            for (unsigned i = 0; i < instance->devices().size(); ++i)
+                listing.devices.push_back(describe(*instance, i));
             const auto& weak = instance->left_out();
             listing.left_out.insert(listing.left_out.end(), weak.begin(), weak.end());
             if (listing.devices.empty()) listing.absence = "no device has what the kernels need";

@@ -29,11 +29,11 @@ using OperandQuad = uvec4;
 #define FRAGMENT_K 16u
 using OperandQuad = uvec2;
 #endif
-#ifdef OPERANDS_fp32
-#define OPERAND_PARTS 2u
-#else
-#define OPERAND_PARTS 1u
-#endif
+#define FRAGMENT_INVOCATIONS 32u
+#define FRAGMENT_ROWS 16u
+#define FRAGMENT_COLUMNS 16u
+#define OWNER SUBGROUP_ID
+#define OWN_N 32u
 #define SHARED_OPERANDS(name, count) alignas(16) __shared__ Shared<OperandQuad, count> name
 
 FUNCTION FragmentSum multiply_add(const FragmentA& a, const FragmentB& b, FragmentSum sum) {
@@ -135,7 +135,10 @@ FUNCTION void load_words(Fragment& fragment, const Slices& slices, uint at, uint
 // Neighbours have halves of two quads: the one with an even number gets the first row's, the other one the
 // second's.
 #define FRAGMENT_QUADS 2u
-#define FRAGMENT_ROW(q) (SUBGROUP_LANE / 4u + SUBGROUP_LANE % 2u * 8u)
+#define PATCHES(slices)
+#define FRAGMENT_PIECES 1u
+#define END_QUADS
+#define FRAGMENT_ROW(piece, q) (SUBGROUP_LANE / 4u + SUBGROUP_LANE % 2u * 8u)
 #define FRAGMENT_COLUMN(q) ((q)*8u + SUBGROUP_LANE % 4u / 2u * 4u)
 FUNCTION vec4 quad_of(const float (&half)[4]) {
     const bool even = SUBGROUP_LANE % 2u == 0u;
@@ -143,6 +146,6 @@ FUNCTION vec4 quad_of(const float (&half)[4]) {
     const float second = __shfl_xor_sync(0xffffffffu, even ? half[3] : half[1], 1u);
     return even ? vec4(half[0], half[1], first, second) : vec4(first, second, half[2], half[3]);
 }
-#define QUADS_OF_FRAGMENT(quads, sum)                                                                        \
+#define QUADS_OF_FRAGMENT(quads, sum, slices, piece)                                                         \
     const FragmentSum whole = sum;                                                                           \
     const vec4 quads[FRAGMENT_QUADS] = {quad_of(whole.halves[0]), quad_of(whole.halves[1])};

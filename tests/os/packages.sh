@@ -135,8 +135,17 @@ print(run.checkpoint()[\"conv1/weights\"].shape, [each[\"id\"] for each in tower
     in_root "towers=/root/venv/bin/towers; $try_vulkan"
 }
 
+# fragment_shaders: to $shaders, in the Debian whose glslang can compile them
+fragment_shaders() {
+    make_root trixie
+    timed "trixie: compile the kernels for matrix units" in_root "sh cmake/quickstart.sh packages shaders"
+    rm -rf "$shaders"
+    cp -r "$root/root/towers/build/packages/fragments" "$shaders"
+}
+
 # make_packages SUITE: in a clean system, to the folder $made
 make_packages() {
+    [ "$1" != bookworm ] || ! made_wanted wheel || fragment_shaders
     make_root "$1"
     give
     if made_wanted deb; then
@@ -144,7 +153,9 @@ make_packages() {
         rm -f "$made"/*_"$(dpkg --print-architecture)".deb
     fi
     if [ "$1" = bookworm ] && made_wanted wheel; then
-        timed "$1: make the wheel" in_root "sh cmake/quickstart.sh packages wheel /root/packages"
+        cp -r "$shaders" "$root/root/fragments"
+        timed "$1: make the wheel" in_root "
+            TOWERS_FRAGMENT_SHADERS=/root/fragments sh cmake/quickstart.sh packages wheel /root/packages"
         rm -f "$made"/*.whl
     fi
     if made_wanted arm64; then
@@ -156,6 +167,7 @@ make_packages() {
     cp "$root"/root/packages/* "$made/"
 }
 
+shaders=$cache/../packages/fragments
 for suite in bookworm trixie; do
     suite_wanted $suite || continue
     made=$cache/../packages/$suite
