@@ -25,7 +25,9 @@ Outcome paste(const std::string& hint, const RunOptions& options) {
 }
 
 Arguments training(const std::string& run, const char* steps) {
-    return {"train", "--towers", "cpu", "--batch", "2", "--steps", steps, "--save-every", "0", "--run", run};
+    return Arguments{"train", "--towers",     "cpu", "--batch", "2", "--steps",
+                     steps,   "--save-every", "0",   "--run",   run} +
+           small_data();
 }
 
 } // namespace

@@ -4,8 +4,10 @@
 
 #include "tests/conformance/choosing.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -21,18 +23,24 @@ OpenOptions options_for(Precision precision, bool round_operands) {
     return options;
 }
 
-/// Calls run(device that chooses, its id) for each device and precision, and for a CPU that only rounds.
+/// Calls run(device that chooses, precision) for each device and precision, and for a CPU that only rounds. A
+/// device computes alike in all precisions for which it has no units, so one of them is enough.
 template<class Function>
 void with_each_precision(Function run) {
-    for (const std::string& id : device_ids())
+    for (const std::string& id : device_ids()) {
+        const DeviceInfo& info = device(id).info();
+        bool without_units = false;
         for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp16})
             for (const bool only_rounds : {false, true}) {
-                if (only_rounds && device(id).info().kind != DeviceKind::cpu) continue;
+                if (only_rounds && info.kind != DeviceKind::cpu) continue;
+                const bool has_units = std::ranges::find(info.units, precision) != info.units.end();
+                if (!only_rounds && !has_units && std::exchange(without_units, true)) continue;
                 INFO("on ", id, " in ", std::string(name_of(precision)),
                      std::string(only_rounds ? ", only rounded" : ""));
                 Choosing on(id, options_for(precision, only_rounds));
                 run(on, precision);
             }
+    }
 }
 
 /// How much of the error is a part of the result: the correlation of the two.

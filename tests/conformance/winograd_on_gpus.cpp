@@ -29,7 +29,7 @@ const std::vector<ConvShape>& shapes() {
         valid_conv(1, 11, 12, 8, 5, 5, 1, 16),
         padded_conv(2, 5, 6, 4, {{5, 5}, {1, 1}}, {4, 1, 0, 3}, 12), // some windows see only padding
         padded_conv(1, 4, 5, 16, {{3, 3}, {1, 1}}, {4, 3, 3, 5}, 8), // more padding than the window reaches
-        same_conv(2, 12, 12, 64, 5, 5, 1, 68),                       // fills tiles of the product
+        same_conv(2, 12, 12, 64, 3, 3, 1, 68),                       // fills tiles of the product
     };
     return all;
 }
