@@ -16,41 +16,6 @@
 namespace towers {
 namespace {
 
-/// The state before a step, and the global batch's gradient in that step.
-struct TakenStep {
-    TrainingState from;
-    std::vector<float> gradient;
-};
-
-std::vector<TakenStep> first_steps(const Dataset& data, unsigned global, int count) {
-    Trainer trainer(test::small_recipe(), test::options_for({"cpu"}, global), data);
-    std::vector<TakenStep> steps;
-    for (int i = 0; i < count; ++i) {
-        steps.push_back({trainer.save(), {}});
-        trainer.step();
-        steps.back().gradient = trainer.gradients();
-    }
-    return steps;
-}
-
-/// The median distance of the gradients from those of the same steps. The median, because an activation
-/// within rounding of zero, or such a gap between two values of a pooling window, changes its step's gradient
-/// by 1e-3 whatever the towers do, but a wrong split is wrong in every step.
-double gradient_distance(const std::vector<std::string>& towers, const std::vector<double>& shares,
-                         const Dataset& data, unsigned global, const std::vector<TakenStep>& steps) {
-    TrainerOptions options = test::options_for(towers, global);
-    options.shares.weights = shares;
-    Trainer trainer(test::small_recipe(), options, data);
-    std::vector<double> distances;
-    for (const TakenStep& step : steps) {
-        trainer.load(step.from);
-        trainer.step();
-        distances.push_back(test::relative_norm(trainer.gradients(), step.gradient));
-    }
-    std::sort(distances.begin(), distances.end());
-    return distances[distances.size() / 2];
-}
-
 /// Different shares of `global` examples for each step, in whole groups, some with idle towers.
 std::vector<SharesFrom> random_shares(std::uint64_t steps, unsigned global, unsigned group, unsigned towers,
                                       unsigned seed) {
@@ -87,22 +52,6 @@ test::Script noting_haste(const std::shared_ptr<test::Silence>& silence, bool& h
 Recipe joined_recipe() { return test::smooth_recipe("\"batch\""); }
 
 } // namespace
-
-TEST_CASE("any number of towers with any shares gives the single tower's gradient") {
-    const Dataset data = test::noise(50);
-    const std::vector<TakenStep> steps = first_steps(data, 12, 5);
-    const auto distance = [&](const std::vector<std::string>& towers, const std::vector<double>& shares) {
-        return gradient_distance(towers, shares, data, 12, steps);
-    };
-    for (const std::string& id : test::device_ids()) {
-        CAPTURE(id);
-        CHECK(distance({id}, {}) < 1e-5);
-        CHECK(distance({"cpu", id}, {}) < 1e-5);
-        CHECK(distance({id, id, "cpu"}, {3, 2, 1}) < 1e-5);
-    }
-    // More towers than one launch of the averaging kernel takes; most have one example each
-    CHECK(distance(std::vector<std::string>(11, "cpu"), {}) < 1e-5);
-}
 
 TEST_CASE("the loss is the mean over the global batch, weighted by share, and each tower's own is kept") {
     const Dataset data = test::noise(50);
@@ -227,7 +176,7 @@ TEST_CASE("steps with shares that change give the single tower's gradients, and 
                 CHECK(report.loss == doctest::Approx(one.step().loss).epsilon(1e-4));
                 distances.push_back(test::relative_norm(trainer.gradients(), one.gradients()));
             }
-            std::ranges::sort(distances); // the median: see gradient_distance()
+            std::ranges::sort(distances); // the median: see gradient_distance() in split.cpp
             CHECK(distances[steps / 2] < 1e-5);
             CHECK(states_of(recipe, options, data, steps).back().state ==
                   states_of(recipe, options, data, steps).back().state);
