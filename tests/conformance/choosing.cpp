@@ -43,6 +43,14 @@ private:
 
 } // namespace
 
+OpenOptions test::options_in(Precision precision, Sources sources, bool round_operands) {
+    OpenOptions options = open_options();
+    options.precision = precision;
+    options.sources = sources;
+    options.round_operands = round_operands;
+    return options;
+}
+
 unsigned test::check_every_candidate(Choosing& on, const ConvShape& s, bool bias, std::string_view variant,
                                      const Kernels& kernels) {
     INFO(text(s), bias ? "" : ", no bias");

@@ -78,6 +78,37 @@ struct Choosing {
 unsigned check_every_candidate(Choosing& on, const ConvShape& s, bool bias = true,
                                std::string_view variant = {}, const Kernels& kernels = general);
 
+OpenOptions options_in(Precision precision, Sources sources = Sources::best, bool round_operands = false);
+
+/// As what a device's matrix units are tested: a software driver's if it were a card.
+inline std::vector<Sources> sources_of_units(const std::string& id) {
+    if (device(id).info().kind != DeviceKind::software) return {Sources::best};
+    return {Sources::cards, Sources::nvidia_cards};
+}
+
+/// Whether a way to compute a product rounds its operands, if only to two parts.
+inline bool rounds(const Candidate& way) {
+    return way.config.operands != Precision::fp32 || is_by_fragments(way);
+}
+
+/// Calls run(device that chooses, precision) for each device and precision in which it has ways that round,
+/// also for a CPU that only rounds.
+template<class Function>
+void with_each_rounding(Function run) {
+    const Launch launch = forward_of(general, reference::same_conv(2, 8, 8, 32, 3, 3, 1, 32), true);
+    for (const std::string& id : device_ids())
+        for (const Precision precision : all_precisions)
+            for (const Sources sources : sources_of_units(id))
+                for (const bool only_rounds : {false, true}) {
+                    if (only_rounds && device(id).info().kind != DeviceKind::cpu) continue;
+                    INFO("on ", id, " in ", std::string(name_of(precision)),
+                         std::string(only_rounds ? ", only rounded" : ""),
+                         std::string(sources == Sources::nvidia_cards ? ", as on NVIDIA's" : ""));
+                    Choosing on(id, options_in(precision, sources, only_rounds));
+                    if (std::ranges::any_of(on.device->candidates(launch), rounds)) run(on, precision);
+                }
+}
+
 /// Each device that is not a CPU, opened with the variants for cards
 template<class Function>
 void on_every_card(Function function) {

@@ -1,11 +1,10 @@
-// Products by fragments, on matrix units: they round their operands and nothing else.
+// Products by fragments, on matrix units: they round their operands and nothing else. rounded_products.cpp
+// has what holds for every way that rounds.
 #include "backends/launch/quads.h"
 #include "tests/conformance/choosing.h"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <vector>
 
 namespace towers {
@@ -15,49 +14,23 @@ using namespace test;
 using reference::dilated_conv;
 using reference::padded_conv;
 using reference::same_conv;
-using reference::Values;
 
-/// How much larger, in parts of the size, what was measured is on average than what was expected.
-double excess(const std::vector<float>& measured, const Values& expected) {
-    double product = 0, norm = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        product += (measured[i] - expected[i]) * expected[i];
-        norm += expected[i] * expected[i];
-    }
-    return product / norm;
-}
-
-double tolerance_in(Precision operands) {
-    return operands == Precision::fp32 ? two_parts_tolerance : units_tolerance;
-}
-
-OpenOptions options_with(Precision precision, Sources sources) {
-    OpenOptions options = open_options();
-    options.precision = precision;
-    options.sources = sources;
-    return options;
-}
-
-/// Each card with matrix units for a type. A software driver has matrices too, if it is a card's.
+/// Each card with matrix units for a type
 template<class Function>
 void with_units(Function function) {
-    unsigned all = 0;
+    unsigned count = 0;
+    const Launch launch = forward_of(general, same_conv(1, 8, 8, 8, 3, 3, 1, 8), true);
     for (const std::string& id : device_ids())
         for (const Precision precision : all_precisions)
-            for (const Sources sources : {Sources::best, Sources::cards, Sources::nvidia_cards}) {
-                Choosing on(id, options_with(precision, sources));
-                if ((on.device->info().kind == DeviceKind::software) == (sources == Sources::best)) continue;
+            for (const Sources sources : sources_of_units(id)) {
                 INFO("on ", id, " in ", std::string(name_of(precision)),
-                     std::string(sources == Sources::nvidia_cards ? " by matrices of any size" : ""));
-                const auto ways =
-                    on.device->candidates(forward_of(general, same_conv(1, 8, 8, 8, 3, 3, 1, 8), true));
-                if (std::ranges::any_of(
-                        ways, [](const Candidate& each) { return each.variant == fragments_source; })) {
-                    function(on, precision);
-                    ++all;
-                }
+                     std::string(sources == Sources::nvidia_cards ? ", as on NVIDIA's" : ""));
+                Choosing on(id, options_in(precision, sources));
+                if (std::ranges::none_of(on.device->candidates(launch), is_by_fragments)) continue;
+                function(on, precision);
+                ++count;
             }
-    if (std::getenv("TOWERS_NEEDS_MATRICES") != nullptr) CHECK(all > 0);
+    if (std::getenv("TOWERS_NEEDS_MATRICES") != nullptr) CHECK(count > 0);
 }
 
 /// At least so many ways to run three passes: each of a card's tiles. Software drivers have less shared
@@ -93,22 +66,6 @@ TEST_CASE("channels and rows of windows are padded for a product by fragments") 
     });
 }
 
-TEST_CASE("long sums by fragments are no smaller than they should be") {
-    with_units([](Choosing& on, Precision operands) {
-        const ConvShape s = same_conv(1, 12, 12, 128, 5, 5, 1, 64);
-        const Tensors t(s);
-        const Tensors r = rounded(t, operands);
-        const Values y = reference::relu(reference::conv2d(s, widen(r.x), widen(r.w), widen(r.b)));
-        on.with_each(
-            launch(kernels::conv2d_forward, {.shape = s, .relu = 1, .bias = 1, .splits = 1}),
-            [&](const Candidate&) {
-                // Units that truncate 200 sums one after the other would take away some 3e-6.
-                CHECK(std::abs(excess(forward(*on.device, general, s, t, true), y)) < 5e-7);
-            },
-            fragments_source);
-    });
-}
-
 TEST_CASE("a product by fragments has the same bits with any number of workgroups") {
     with_units([](Choosing& on, Precision) {
         const ConvShape s = same_conv(2, 12, 11, 24, 3, 3, 1, 132);
@@ -116,10 +73,10 @@ TEST_CASE("a product by fragments has the same bits with any number of workgroup
         std::vector<std::vector<float>> results;
         const auto compute = [&](const auto& use) {
             on.with_each(
-                launch(kernels::conv2d_forward, {.shape = s, .bias = 1, .splits = 1}),
+                forward_of(general, s, true),
                 [&](const Candidate&) { use(forward(*on.device, general, s, t, false)); }, fragments_source);
             on.with_each(
-                launch(kernels::conv2d_backward_data, {.shape = s, .splits = 1}),
+                data_gradient_of(general, s),
                 [&](const Candidate&) { use(data_gradient(*on.device, general, s, t, false)); },
                 fragments_source);
         };
@@ -128,50 +85,6 @@ TEST_CASE("a product by fragments has the same bits with any number of workgroup
         std::size_t i = 0;
         compute([&](const std::vector<float>& values) { CHECK(values == results.at(i++)); });
         CHECK(i == results.size());
-    });
-}
-
-TEST_CASE("NaN and infinity pass through products by fragments, and no tap beside the image sees any") {
-    with_units([](Choosing& on, Precision operands) {
-        const ConvShape s = same_conv(2, 6, 7, 8, 3, 3, 1, 12);
-        Tensors t(s);
-        const float largest = std::numeric_limits<float>::max();
-        const float strange[] = {std::bit_cast<float>(0x7f800001u), std::bit_cast<float>(0x7fffffffu),
-                                 INFINITY, 70000.0f, operands == Precision::fp32 ? 1.0f : largest};
-        for (const float value : strange) {
-            INFO(value);
-            Tensors with = t;
-            with.x[8 * 10 + 3] = value;
-            with.dy[12 * 50 + 7] = -value;
-            const Tensors r = rounded(with, operands);
-            Device& device = *on.device;
-            const double tolerance = tolerance_in(operands);
-            on.with_each(
-                launch(kernels::conv2d_forward, {.shape = s, .bias = 1, .splits = 1}),
-                [&](const Candidate&) {
-                    const Values y = reference::conv2d(s, widen(r.x), widen(r.w), widen(r.b));
-                    check_near("y", forward(device, general, s, with, false), y, tolerance);
-                },
-                fragments_source);
-            on.with_each(
-                launch(kernels::conv2d_backward_data, {.shape = s, .splits = 1}),
-                [&](const Candidate&) {
-                    const Values dx = reference::conv2d_data_gradient(s, widen(r.w), widen(r.dy));
-                    check_near("dx", data_gradient(device, general, s, with, false), dx, tolerance);
-                },
-                fragments_source);
-            on.with_each(
-                launch(kernels::conv2d_backward_weights, {.shape = s, .bias = 1, .splits = 1}),
-                [&](const Candidate&) {
-                    const WeightGradients measured = weight_gradients(device, general, s, with, 0);
-                    check_near("dw", measured.dw,
-                               reference::conv2d_weights_gradient(s, widen(r.x), widen(r.dy)), tolerance);
-                    constexpr double cancelling = 1e3; // sums keep the digits of their terms, not their own
-                    check_near("db", measured.db, reference::conv2d_bias_gradient(s, widen(r.dy)),
-                               tolerance * cancelling);
-                },
-                fragments_source);
-        }
     });
 }
 

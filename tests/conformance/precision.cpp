@@ -5,53 +5,16 @@
 #include "tests/conformance/choosing.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
-#include <utility>
+#include <string>
+#include <vector>
 
 namespace towers {
-namespace {
 
 using namespace test;
 using reference::same_conv;
-using reference::Values;
-
-OpenOptions options_for(Precision precision, bool round_operands) {
-    OpenOptions options = open_options();
-    options.precision = precision;
-    options.round_operands = round_operands;
-    return options;
-}
-
-/// Calls run(device that chooses, precision) for each device and precision, and for a CPU that only rounds. A
-/// device computes alike in all precisions for which it has no units, so one of them is enough.
-template<class Function>
-void with_each_precision(Function run) {
-    for (const std::string& id : device_ids()) {
-        const DeviceInfo& info = device(id).info();
-        bool without_units = false;
-        for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp16})
-            for (const bool only_rounds : {false, true}) {
-                if (only_rounds && info.kind != DeviceKind::cpu) continue;
-                const bool has_units = std::ranges::find(info.units, precision) != info.units.end();
-                if (!only_rounds && !has_units && std::exchange(without_units, true)) continue;
-                INFO("on ", id, " in ", std::string(name_of(precision)),
-                     std::string(only_rounds ? ", only rounded" : ""));
-                Choosing on(id, options_for(precision, only_rounds));
-                run(on, precision);
-            }
-    }
-}
-
-/// How much of the error is a part of the result: the correlation of the two.
-double bias_of(const std::vector<float>& measured, const Values& exact) {
-    Values error(exact.size());
-    for (std::size_t i = 0; i < exact.size(); ++i) error[i] = double(measured[i]) - exact[i];
-    return reference::dot(error, exact) /
-           std::sqrt(reference::dot(error, error) * reference::dot(exact, exact));
-}
-
-} // namespace
 
 TEST_CASE("numbers are rounded to the nearest of each type, of two to the even one") {
     CHECK(rounded(1.0f + 0x1p-11f, Precision::tf32) == 1.0f); // half of the last digit
@@ -91,7 +54,7 @@ TEST_CASE("numbers are rounded to the nearest of each type, of two to the even o
 }
 
 TEST_CASE("every way in which a device computes products with rounded factors is right") {
-    with_each_precision([](Choosing& on, Precision) {
+    with_each_rounding([](Choosing& on, Precision) {
         const bool is_cpu = on.device->info().kind == DeviceKind::cpu;
         for (const ConvShape& s :
              {same_conv(2, 9, 8, 16, 3, 3, 1, 32), same_conv(1, 9, 9, 6, {{3, 3}, {2, 1}}, 10, 2),
@@ -105,7 +68,7 @@ TEST_CASE("every way in which a device computes products with rounded factors is
 
 TEST_CASE("a CPU that rounds operands does so with every product, in every precision but float32") {
     for (const Precision precision : all_precisions) {
-        Choosing on("cpu", options_for(precision, true));
+        Choosing on("cpu", options_in(precision, Sources::best, true));
         const ConvShape s = same_conv(2, 9, 8, 3, 3, 3, 1, 16);
         for (const Launch& each : {forward_of(general, s, true), data_gradient_of(general, s),
                                    weight_gradients_of(general, s, true)})
@@ -118,7 +81,7 @@ TEST_CASE("a device has units for what its products may round to, and for nothin
     for (const std::string& id : device_ids())
         for (const Precision precision : {Precision::tf32, Precision::bf16, Precision::fp16}) {
             INFO("on ", id, " in ", std::string(name_of(precision)));
-            Choosing on(id, options_for(precision, false));
+            Choosing on(id, options_in(precision));
             const std::vector<Candidate> ways =
                 on.device->candidates(forward_of(general, same_conv(2, 8, 8, 64, 3, 3, 1, 64), true));
             const bool rounds = std::ranges::any_of(
@@ -126,38 +89,6 @@ TEST_CASE("a device has units for what its products may round to, and for nothin
             const std::vector<Precision>& units = on.device->info().units;
             CHECK(rounds == (std::ranges::find(units, precision) != units.end()));
         }
-}
-
-TEST_CASE("rounded factors are not smaller on average") {
-    with_each_precision([](Choosing& on, Precision precision) {
-        const ConvShape s = same_conv(2, 12, 12, 32, 3, 3, 1, 32);
-        const Tensors t(s);
-        const Values exact = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-        on.with_each(forward_of(general, s, true), [&](const Candidate& way) {
-            if (way.config.operands != precision) return;
-            const double bias = bias_of(forward(*on.device, general, s, t, false), exact);
-            CHECK(std::abs(bias) < 0.1); // of factors that are cut off it is .9
-        });
-    });
-}
-
-TEST_CASE("NaN and infinity pass through products with rounded factors") {
-    with_each_precision([](Choosing& on, Precision) {
-        const ConvShape s = same_conv(2, 6, 5, 16, 3, 3, 1, 16);
-        for (const float odd : {std::numeric_limits<float>::infinity(), std::bit_cast<float>(0x7f800001u),
-                                std::bit_cast<float>(0xffffffffu)}) {
-            Tensors t(s);
-            std::ranges::fill(t.w, 1.0f);
-            t.x[(2 * 5 + 3) * 16 + 7] = odd; // of the first image
-            const Values y = reference::conv2d(s, widen(t.x), widen(t.w), widen(t.b));
-            on.with_each(forward_of(general, s, true), [&](const Candidate& way) {
-                if (way.variant == winograd_name) return; // it spreads them
-                const std::vector<float> measured = forward(*on.device, general, s, t, false);
-                for (std::size_t i = 0; i < y.size(); ++i)
-                    CHECK(std::isfinite(measured[i]) == std::isfinite(y[i]));
-            });
-        }
-    });
 }
 
 } // namespace towers
