@@ -7,6 +7,7 @@
 #include "tests/support/files.h"
 #include "tests/support/large_gradients.h"
 #include "tests/support/networks.h"
+#include "tests/support/says.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +23,8 @@
 
 namespace towers {
 namespace {
+
+using test::says;
 
 constexpr unsigned batch = 4;
 
@@ -59,12 +62,6 @@ TrainerOptions in_order(std::vector<std::string> towers) {
     TrainerOptions options = test::options_for(std::move(towers), batch);
     options.shuffle = options.distort = false;
     return options;
-}
-
-bool says(const std::string& message, const std::string& part) {
-    const bool found = message.find(part) != std::string::npos;
-    if (!found) MESSAGE(message);
-    return found;
 }
 
 /// Checks that the file's step has its first bad number in local4's gradient, on every device.

@@ -1,6 +1,7 @@
 #include "engine/run/run_directory.h"
 #include "backends/files/atomic_file.h"
 #include "tests/support/files.h"
+#include "tests/support/says.h"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +11,8 @@
 namespace towers {
 
 namespace {
+
+using test::says;
 
 using test::input_error;
 using test::names_in;
@@ -26,12 +29,6 @@ TensorFile weights(float value) {
 
 std::string opening_error(const std::filesystem::path& path, Existing existing) {
     return input_error([&] { RunDirectory(path, existing); });
-}
-
-bool says(const std::string& message, const std::string& part) {
-    const bool found = message.find(part) != std::string::npos;
-    if (!found) MESSAGE(message);
-    return found;
 }
 
 } // namespace
