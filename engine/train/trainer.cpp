@@ -44,6 +44,7 @@ void Trainer::load(const TrainingState& state) {
     examples_ = state.examples;
     loss_scale_ = options_.loss_scale;
     if (loss_scale_ && state.loss_scale) loss_scale_ = state.loss_scale;
+    if (loss_scale_) lowest_loss_scale_ = loss_scale_->scale;
     towers_->load(state.state);
 }
 
@@ -204,6 +205,7 @@ StepReport Trainer::step(bool another) {
     const bool repeated = !report.notice.empty() || report.shares != shares_of_step ||
                           (scale_of_step && report.loss_scale != scale_of_step->scale);
     add_notice(notice, report.notice);
+    if (scale_of_step) add_notice(notice, tell_lower_loss_scale(scale_of_step->scale, *report.loss_scale));
     add_notice(notice, assignment_.observe(report.step, seen(), seconds - for_data, repeated, is_ahead()));
     if (reader_) add_notice(notice, data_watch_.observe(seconds, for_data, options_.global_batch));
     report.notice = notice;
@@ -262,6 +264,13 @@ bool Trainer::lower_loss_scale(const StepResults& results) {
     const std::optional<LossScale> lower = after_overflow(*loss_scale_);
     if (lower) loss_scale_ = lower;
     return lower.has_value();
+}
+
+/// A scale that grows again every few thousand steps overflows again too; only a new lowest one is told.
+std::string Trainer::tell_lower_loss_scale(float before, float now) {
+    if (now >= lowest_loss_scale_) return "";
+    lowest_loss_scale_ = now;
+    return fmt::format("gradients overflowed with a loss scale of {}: taken again with {}", before, now);
 }
 
 std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop) {

@@ -69,7 +69,8 @@ struct StepReport {
     std::vector<float> tower_losses;     ///< each tower's own over its share, with weight decay; NaN if idle
     std::optional<float> loss_scale;     ///< of its gradients; none: without loss scaling
     double host_seconds;                 ///< of the calling thread, without waiting for towers or data
-    std::string notice; ///< one line for the user about a change of the towers or about data; or empty
+    /// One line for the user about a change of the towers, a new lowest loss scale, or data; or empty.
+    std::string notice;
 };
 
 /// The result of a test pass.
@@ -204,6 +205,7 @@ private:
     void check_not_ahead(const char* verb) const;
     void take_step(StepReport& report, bool another);
     bool lower_loss_scale(const StepResults& results);
+    std::string tell_lower_loss_scale(float before, float now);
     [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
                                      std::span<const Example> examples) const;
 
@@ -231,6 +233,7 @@ private:
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
     std::optional<LossScale> loss_scale_; ///< of the next step
+    float lowest_loss_scale_ = 0;         ///< since a state was loaded
     std::uint64_t loaded_ = 0;            ///< step_ when a state was loaded
     std::vector<TowerUse> use_;
     HostTimes host_use_;

@@ -4,6 +4,7 @@
 #include "tests/support/files.h"
 
 #include <cstdio>
+#include <cstring>
 #include <doctest/doctest.h>
 
 using namespace towers::test;
@@ -239,6 +240,62 @@ TEST_CASE("a step that diverged in bf16 is repeated in bf16") {
     broken.header["__metadata__"]["precision"] = "half";
     write_text(file, broken.bytes());
     check_failed(run_towers({"replay", file, "--towers", "cpu"}), 1, "'half' is no precision");
+}
+
+TEST_CASE("a run in fp16 tells once that its gradients overflowed, and loses no step") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const Arguments fp16{"--batch", "2", "--precision", "fp16", "--round-operands"};
+    CHECK_FALSE(contains(train_small(run, fp16 + Arguments{"--steps", "1"}), "overflowed"));
+    RawTensors file = RawTensors::read(checkpoint(run, 1));
+    file.header["__metadata__"]["loss_scale"] = "1.329227995784916e+36"; // 2^120
+    write_text(checkpoint(run, 1), file.bytes());
+    const std::string out = train_small(run, {"--resume", "--steps", "4", "--progress", "log"});
+    CHECK(
+        contains(out, ": step 1, gradients overflowed with a loss scale of 1.329228e+36: taken again with "));
+    const std::size_t first = out.find("overflowed");
+    CHECK(out.find("overflowed", first + 1) == std::string::npos);
+    CHECK(contains(read_text(run / "times.jsonl"), "gradients overflowed"));
+    const auto all = metrics(run);
+    REQUIRE(all.size() == 4);
+    for (std::size_t step = 1; step < 4; ++step) {
+        CHECK(all[step].at("step") == step);
+        CHECK(all[step].at("loss_scale") < 1e36);
+    }
+}
+
+TEST_CASE("an activation that fp16 does not hold is blamed, and bf16 goes on from the same checkpoint") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    train_small(run, {"--batch", "2", "--steps", "1"});
+    RawTensors file = RawTensors::read(checkpoint(run, 1));
+    const std::size_t begin = file.header["local3/biases"]["data_offsets"][0];
+    const float large = 1e5f; // more than 65504: an activation of local3, an operand of local4
+    std::memcpy(file.data.data() + begin, &large, sizeof large);
+    file.forget_checksum();
+    write_text(checkpoint(run, 1), file.bytes());
+    fs::copy(run, folder / "other", fs::copy_options::recursive);
+
+    const Arguments resume{"--resume", "--steps", "3", "--round-operands", "--precision"};
+    const auto goes_on = [&](const fs::path& from, const std::string& precision) {
+        return run_towers(Arguments{"train", "--run", from.string()} + resume + Arguments{precision});
+    };
+    const Outcome outcome = goes_on(run, "fp16");
+    check_failed(outcome, 1,
+                 "in step 1; try a smaller --lr, or --precision bf16: numbers above 65504 are "
+                 "infinite in fp16; done again on cpu, the step is first not finite in tensor "
+                 "'local4/relu'");
+    CHECK(contains(outcome.err, "the loss of tower_0 (cpu)"));
+    CHECK_FALSE(contains(outcome.out, "overflowed")); // no loss scale helps, so none is tried
+    for (const std::string precision : {"fp16", "bf16"}) {
+        const Outcome replayed = run_towers({"replay", (run / "diverged-1.safetensors").string(), "--towers",
+                                             "cpu", "--round-operands", "on", "--precision", precision});
+        check_worked(replayed);
+        const std::string row = lines_of(replayed.out).back();
+        CHECK(contains(row, precision == "fp16" ? " yes " : " no "));
+        CHECK(contains(row, " local4 forward ") == (precision == "fp16"));
+    }
+    CHECK(goes_on(folder / "other", "bf16").code == 0);
 }
 
 TEST_CASE("a precision that there is not is refused by every command") {

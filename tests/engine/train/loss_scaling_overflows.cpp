@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <doctest/doctest.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -63,6 +64,32 @@ TEST_CASE("a step whose scaled gradients overflow is repeated, not skipped") {
         CHECK(same.losses == found.losses);
         CHECK(same.state.state == found.state.state);
         CHECK(same.scales == std::vector(steps, low));
+    });
+}
+
+TEST_CASE("each new lowest loss scale is told once, and not that it falls back to one") {
+    const Dataset data = one_bright_step();
+    for_each_way([&](TrainerOptions options, bool ahead) {
+        /// By step
+        const auto notices_from = [&](const LossScale& scale) {
+            options.loss_scale = scale;
+            Trainer trainer(pixel_recipe(), options, data);
+            std::vector<std::string> notices;
+            while (trainer.steps_done() < steps)
+                notices.push_back(trainer.step(ahead && trainer.steps_done() + 1 < steps).notice);
+            return std::pair(notices, trainer.save().loss_scale->scale);
+        };
+        const auto [notices, low] = notices_from(LossScale{high});
+        for (std::uint64_t step = 0; step < steps; ++step)
+            CHECK(notices[step] ==
+                  (step == bright_step
+                       ? fmt::format("gradients overflowed with a loss scale of {}: taken again with {}",
+                                     high, low)
+                       : ""));
+        // It doubles before the bright step, and falls back.
+        const auto [again, same] = notices_from(LossScale{low, steps_of_a_loss_scale - 1});
+        CHECK(same == low);
+        CHECK(std::ranges::count(again, "") == std::ptrdiff_t(steps));
     });
 }
 
