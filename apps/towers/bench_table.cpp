@@ -43,7 +43,7 @@ std::string operands_text(const DeviceFigures& device, const BenchSettings& sett
     OperandParts parts;
     if (device.multiplications)
         for (const OperandFigures& each : *device.multiplications)
-            parts[precision_of(each.operands).value_or(Precision::fp32)] += each.part;
+            parts[operands_named(each.operands)] += each.part;
     const std::string text = describe(parts, precision_in(settings));
     return text.empty() ? text : "; " + text;
 }

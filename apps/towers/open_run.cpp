@@ -7,10 +7,12 @@
 #include "engine/files/text.h"
 #include "engine/model/freeze.h"
 #include "engine/plural.h"
+#include "engine/tuning/tuning.h"
 
 #include <cstdio>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <memory>
 
 namespace towers {
 namespace {
@@ -70,7 +72,9 @@ void print_frozen(const Model& model) {
 
 std::string operands_of(const Trainer& trainer, std::size_t tower) {
     const Precision allowed = trainer.options().open.precision;
-    if (allowed == Precision::fp32) return {}; // nothing needs to be planned again
+    const std::shared_ptr<Tuning>& tuning = trainer.options().tuning;
+    // Only choices make anything else of float32: nothing needs to be planned again.
+    if (allowed == Precision::fp32 && (tuning == nullptr || !tuning->has_choices())) return {};
     const Tower& its = trainer.tower(tower);
     const std::string text = describe(operand_parts(its.session().device(), its.plan()), allowed);
     return text.empty() ? text : "; " + text;

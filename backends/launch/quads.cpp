@@ -208,6 +208,10 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
     return cheapest(quads_configs(launch, facts));
 }
 
+bool is_by_fragments(std::string_view variant) {
+    return variant == fragments_source || variant == padded_fragments || variant == window_rows_by_fragments;
+}
+
 std::vector<LaunchConfig> fragments_configs(const Launch& launch, const DeviceFacts& facts) {
     std::vector<LaunchConfig> configs;
     const std::optional<Precision> operands = operands_by_fragments(facts);

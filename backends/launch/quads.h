@@ -22,6 +22,9 @@ std::optional<LaunchConfig> quads_config(const Launch& launch, const DeviceFacts
 /// That one and others: with each tile, and some numbers of parts.
 std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts& facts);
 
+/// Whether the variant with this name multiplies by fragments, float32 operands in two parts.
+bool is_by_fragments(std::string_view variant);
+
 /// Likewise of the source by fragments, where that is estimated to be faster, with operands of the precision
 /// that the user allows, if the device has units for them. In float32, where it changes results, never.
 std::optional<LaunchConfig> fragments_config(const Launch& launch, const DeviceFacts& facts);

@@ -1,5 +1,6 @@
 #include "engine/execution/operands.h"
 
+#include "backends/launch/quads.h"
 #include "engine/plan/work.h"
 
 #include <algorithm>
@@ -27,9 +28,28 @@ OperandParts as_parts(OperandParts sums) {
 
 } // namespace
 
-Precision operands_of(const Device& device, const Launch& launch) {
-    for (const Candidate& each : device.candidates(launch))
-        if (each.used) return each.config.operands;
+Operands Operands::of_two_parts() {
+    Operands operands(Precision::fp32);
+    operands.two_parts = true;
+    return operands;
+}
+
+std::string_view name_of(const Operands& operands) {
+    return operands.two_parts ? "fp32 as two bf16 parts" : name_of(operands.type);
+}
+
+Operands operands_named(std::string_view name) {
+    if (name == name_of(Operands::of_two_parts())) return Operands::of_two_parts();
+    return precision_of(name).value_or(Precision::fp32);
+}
+
+Operands operands_of(const Device& device, const Launch& launch) {
+    for (const Candidate& each : device.candidates(launch)) {
+        if (!each.used) continue;
+        const bool on_units = is_by_fragments(each.variant);
+        return on_units && each.config.operands == Precision::fp32 ? Operands::of_two_parts()
+                                                                   : Operands(each.config.operands);
+    }
     return Precision::fp32;
 }
 
@@ -50,7 +70,7 @@ OperandParts operand_parts(const Device& device, const TrainingPlan& training) {
 std::string describe(const OperandParts& parts, Precision allowed) {
     if (parts.empty()) return {};
     if (parts.size() == 1) {
-        const Precision all = parts.begin()->first;
+        const Operands all = parts.begin()->first;
         if (all == Precision::fp32 && allowed == Precision::fp32) return {};
         return fmt::format("all multiplications in {}", name_of(all));
     }

@@ -30,7 +30,7 @@ TensorComparison compare(const ParitySide& a, const ParitySide& b, const Written
                          double tolerance) {
     TensorComparison found{};
     if (const auto* const launch = std::get_if<Launch>(&written.operation->work))
-        found.operands = {operands_of(a.device(), *launch), operands_of(b.device(), *launch)};
+        found.operands = {operands_of(a.device(), *launch).type, operands_of(b.device(), *launch).type};
     found.tolerance = tolerance + rounding_between(found.operands);
     found.type = written.planned->type;
     if (found.type == ElementType::float32)

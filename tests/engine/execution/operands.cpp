@@ -1,6 +1,7 @@
 // Users are told which part of a step's multiplications runs in which precision.
 #include "engine/execution/operands.h"
 
+#include "backends/launch/quads.h"
 #include "backends/wrapped_device.h"
 #include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"
@@ -8,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 namespace towers {
@@ -18,16 +20,16 @@ using Round = std::function<Precision(const Launch&)>;
 /// A processor that has two ways to run a launch, and says that the one that it uses rounds operands so.
 class RoundingDevice final : public WrappedDevice {
 public:
-    explicit RoundingDevice(Round round)
-        : WrappedDevice(open_device("cpu", test::open_options())), round_(std::move(round)) {}
+    explicit RoundingDevice(Round round, std::string_view way = "its own")
+        : WrappedDevice(open_device("cpu", test::open_options())), round_(std::move(round)), way_(way) {}
 
     std::vector<Candidate> candidates(const Launch& launch) const override {
-        return {{"other", {.operands = Precision::fp16}, false},
-                {"its own", {.operands = round_(launch)}, true}};
+        return {{"other", {.operands = Precision::fp16}, false}, {way_, {.operands = round_(launch)}, true}};
     }
 
 private:
     Round round_;
+    std::string_view way_;
 };
 
 /// The tutorial's step with `batch` examples, at most `most` at once.
@@ -71,6 +73,18 @@ TEST_CASE("operands are those of the way that the device uses, and float32 if it
           OperandParts{{Precision::fp32, 1}});
 }
 
+TEST_CASE("float32 by fragments is of two parts, other operands are rounded to their type") {
+    const Plan plan = tutorial_step(2).plan;
+    for (const std::string_view way : {fragments_source, padded_fragments, window_rows_by_fragments}) {
+        const RoundingDevice parts([](const Launch&) { return Precision::fp32; }, way);
+        CHECK(operand_parts(parts, plan) == OperandParts{{Operands::of_two_parts(), 1}});
+        const RoundingDevice rounding([](const Launch&) { return Precision::bf16; }, way);
+        CHECK(operand_parts(rounding, plan) == OperandParts{{Precision::bf16, 1}});
+    }
+    for (const Precision each : all_precisions) CHECK(operands_named(name_of(each)) == each);
+    CHECK(operands_named("fp32 as two bf16 parts") == Operands::of_two_parts());
+}
+
 TEST_CASE("a device that may round says what part of the multiplications it rounds, and in fp32 nothing") {
     using enum Precision;
     CHECK(describe({}, bf16) == "");
@@ -83,6 +97,10 @@ TEST_CASE("a device that may round says what part of the multiplications it roun
     // Neither all nor nothing
     CHECK(describe({{fp32, 1e-6}, {bf16, 1 - 1e-6}}, bf16) == "99.9 % of the multiplications in bf16");
     CHECK(describe({{fp32, 1 - 1e-6}, {fp16, 1e-6}}, fp16) == "0.1 % of the multiplications in fp16");
+    const Operands two_parts = Operands::of_two_parts();
+    CHECK(describe({{two_parts, 1}}, fp32) == "all multiplications in fp32 as two bf16 parts");
+    CHECK(describe({{fp32, 0.4}, {two_parts, 0.6}}, fp32) ==
+          "60.0 % of the multiplications in fp32 as two bf16 parts");
     // Under fp32 a device may still use other units.
     CHECK(describe({{fp32, 0.5}, {bf16, 0.5}}, fp32) == "50.0 % of the multiplications in bf16");
 }
