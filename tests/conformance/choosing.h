@@ -1,7 +1,7 @@
 // A device that runs launches as a test chooses.
 #pragma once
 
-#include "backends/launch/variants.h"
+#include "backends/launch/quads.h"
 #include "tests/conformance/conv2d_trials.h"
 
 #include <memory>
@@ -21,10 +21,7 @@ constexpr double two_parts_tolerance = 8e-6;
 /// Of sums by matrix units, of operands that they round
 constexpr double units_tolerance = 2e-5;
 
-inline bool is_by_fragments(const Candidate& candidate) {
-    return candidate.variant == fragments_source || candidate.variant == padded_fragments ||
-           candidate.variant == window_rows_by_fragments;
-}
+inline bool is_by_fragments(const Candidate& candidate) { return towers::is_by_fragments(candidate.variant); }
 
 inline double tolerance_of(const Candidate& candidate) {
     if (candidate.variant == winograd_name) return winograd_tolerance;
@@ -72,6 +69,9 @@ struct Choosing {
         return count;
     }
 };
+
+/// How much less exact sums are than their terms: what cancels takes digits away. Ignores what is not finite.
+double cancelling(const reference::Values& terms, const reference::Values& sums);
 
 /// All three passes of a convolution with each candidate, or with those of one variant. Returns how many ways
 /// there were to compute it.
