@@ -65,6 +65,11 @@ shaders)
     cp -r "build/$preset/shaders/fragments" "$out"
     ;;
 wheel)
+    if [ -n "${TOWERS_FRAGMENT_SHADERS-}" ]; then
+        TOWERS_FRAGMENT_SHADERS=$(cd "$TOWERS_FRAGMENT_SHADERS" && pwd)
+    elif ! glslangValidator --version | grep -q ':1[5-9]\.[1-9]\|:1[6-9]\.\|:[2-9][0-9]\.'; then
+        echo "the wheel has no kernels for Vulkan's matrix units: glslang is older than 15.1" >&2
+    fi
     work=$PWD/build/wheel-work
     rm -rf "$work"
     mkdir -p "$work"

@@ -49,6 +49,7 @@
 #define ROW_QUADS(along_k, length) ((along_k != 0 ? TILE_K : (length)) / 4u + ROW_PADDING(along_k))
 #define PART_QUADS(along_k, length) ((along_k != 0 ? (length) : TILE_K) * ROW_QUADS(along_k, length))
 #define SLICE_QUADS(along_k, length) (OPERAND_PARTS * PART_QUADS(along_k, length))
+// Each begins at a multiple of 16 bytes, as their sizes are such multiples.
 SHARED_OPERANDS(a_slices, 2u * SLICE_QUADS(A_ALONG_K, TILE_M));
 SHARED_OPERANDS(b_slices, 2u * SLICE_QUADS(B_ALONG_K, TILE_N));
 PATCHES(a_slices)

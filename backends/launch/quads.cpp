@@ -128,10 +128,8 @@ void add_configs(std::vector<LaunchConfig>& configs, const Launch& launch, const
 /// What the source by fragments multiplies; fp32: that in two parts of bf16. None: it may not, or the device
 /// cannot.
 std::optional<Precision> operands_by_fragments(const DeviceFacts& facts) {
-    const bool in_parts = facts.precision == Precision::fp32;
-    if (in_parts && facts.exact_products) return {};
-    const unsigned units = units_for(in_parts ? Precision::bf16 : facts.precision);
-    if ((facts.fragments.operands & units) == 0) return {};
+    if (facts.precision == Precision::fp32 && facts.exact_products) return {};
+    if (!takes_fragments(facts.precision, facts.fragments)) return {};
     return facts.precision;
 }
 
@@ -180,10 +178,18 @@ bool has_room(const Tile& tile, const DeviceFacts& facts) {
            tile.height * tile.width <= tile.threads * facts.quads_elements;
 }
 
+bool takes_fragments(Precision operands, const Fragments& fragments) {
+    const bool in_parts = operands == Precision::fp32;
+    const unsigned units = units_for(in_parts ? Precision::bf16 : operands);
+    return (fragments.operands & units) != 0 && (!in_parts || fragments.in_parts);
+}
+
 bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts) {
     const Fragments& fragment = facts.fragments;
     const FragmentSlices slices(kernel, tile, operands);
-    if (slices.bytes() + fragment.reserved_memory > facts.shared_memory) return false;
+    if (slices.bytes() + fragment.reserved_memory > facts.shared_memory ||
+        tile.height * tile.width > tile.threads * fragment.most_elements)
+        return false;
     if (fragment.of_workgroup) return true;
     // OWN_M and OWN_N, and the owners' patches, in shaders/gemm_fragments.h and its dialects
     const unsigned owners = tile.threads / fragment.invocations, own_columns = 32,

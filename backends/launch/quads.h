@@ -48,6 +48,8 @@ std::optional<LaunchConfig> window_rows_config(const Launch& launch, const Devic
 /// images and results
 std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
 
+/// Whether the source by fragments multiplies operands of this type; fp32: in two parts
+bool takes_fragments(Precision operands, const Fragments& fragments);
 /// Whether a workgroup of the source by fragments has the shared memory for this, and its matrix units can
 /// share it out
 bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts);

@@ -17,15 +17,17 @@ namespace towers {
 /// The bit of Fragments::operands
 constexpr unsigned units_for(Precision operands) { return 1u << unsigned(operands); }
 
-/// Matrix units, as the sources by fragments (shaders/gemm_fragments.h) run on them.
+/// Matrix units, as the sources by fragments (shaders/gemm_fragments.h) run on them
 struct Fragments {
     unsigned operands = 0; ///< the types that they multiply: units_for()
+    bool in_parts = true;  ///< also float32 in two parts of bf16, if they multiply that
     unsigned rows = 16, columns = 16, depth = 16;
     unsigned invocations = 32;    ///< of a subgroup, which shares a fragment
     bool of_workgroup = false;    ///< a workgroup does, and a fragment is a tile
     unsigned subgroup_size = 0;   ///< to ask for; 0: the driver chooses
     unsigned patch_rows = 16;     ///< so many rows of a fragment become quads at once
     bool any_size = false;        ///< of Vulkan: by VK_NV_cooperative_matrix2
+    unsigned most_elements = 64;  ///< of a tile, that an invocation can hold
     unsigned reserved_memory = 0; ///< bytes of a workgroup's shared memory that the device needs itself
 };
 

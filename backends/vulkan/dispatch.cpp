@@ -8,6 +8,7 @@
 #include "backends/vulkan/spirv.h"
 #include "backends/vulkan/spirv_words.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <stdexcept>
 
@@ -100,14 +101,29 @@ Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
             .subgroup_size = source == KernelSource::quads ? facts.quads_subgroup_size : 0};
 }
 
+std::vector<Precision> units_of(const Details& details) {
+    DeviceFacts facts{.busy_groups = 1, .subgroup_size = 1, .shared_memory = details.shared_memory};
+    facts.fragments = fragments_of(details.matrices, details.subgroups, false);
+    facts.fragments.most_elements = elements_of_fragments(details.subgroups);
+    std::vector<Precision> units;
+    for (const Precision each : {Precision::bf16, Precision::fp16})
+        if (takes_fragments(each, facts.fragments) &&
+            std::ranges::any_of(fragment_tiles, [&](const Tile& tile) {
+                return has_room_for_fragments(Kernel::conv2d_forward, tile, each, facts);
+            }))
+            units.push_back(each);
+    return units;
+}
+
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options) {
     const bool software = info.kind == DeviceKind::software;
-    // A software driver's matrices are there to be tested.
+    // A software driver's matrices are there to be tested, whatever its registers.
     const bool any_size = options.sources == Sources::nvidia_cards;
     const bool as_card = any_size || options.sources == Sources::cards;
     Fragments fragments;
     if (has_fragment_sources && (as_card || (options.sources == Sources::best && !software)))
         fragments = fragments_of(details.matrices, details.subgroups, any_size);
+    if (!software) fragments.most_elements = elements_of_fragments(details.subgroups);
     // As for CUDA; where no driver tells how many processors a card has, a few hundred fill today's cards.
     const unsigned groups = info.compute_units != 0 ? 2 * info.compute_units : 256;
     return {.busy_groups = software ? 8u : groups,
@@ -151,8 +167,7 @@ std::map<std::string, Dispatch> all_hardware_dispatches(const DeviceFacts& facts
         if (variant.source == KernelSource::fragments) {
             for (const Precision operands : {Precision::fp32, Precision::bf16, Precision::fp16})
                 for (const Tile& tile : fragment_tiles)
-                    if ((facts.fragments.operands &
-                         units_for(operands == Precision::fp32 ? Precision::bf16 : operands)) != 0 &&
+                    if (takes_fragments(operands, facts.fragments) &&
                         has_room_for_fragments(variant.kernel, tile, operands, facts))
                         all[fmt::format("{} {}x{} fragments {}", kernel_info(variant.kernel).name,
                                         tile.height, tile.width, name_of(operands))] =

@@ -36,6 +36,8 @@ struct Details {
     SubgroupSizes subgroups = {};
     Matrices matrices = {};
 };
+/// The types that a card's matrix units multiply by a source by fragments, if this program has that
+std::vector<Precision> units_of(const Details& details);
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options);
 
 /// Whether a shader uses subgroup operations.

@@ -356,10 +356,9 @@ DeviceInfo describe(const Instance& instance, unsigned index) {
         info.kind == DeviceKind::software ? std::thread::hardware_concurrency() : multiprocessors_of(device);
     if (info.kind == DeviceKind::software) return info; // whose matrices are loops
     const Details details = details_of(instance, index);
-    const unsigned operands = fragments_of(details.matrices, details.subgroups, false).operands;
-    for (const Precision each : all_precisions)
-        if (has_fragment_sources && (operands & units_for(each)) != 0) info.units.push_back(each);
-    info.unused_units = !has_fragment_sources && operands != 0;
+    const std::vector<Precision> units = units_of(details);
+    if (has_fragment_sources) info.units = units;
+    info.unused_units = !has_fragment_sources && !units.empty();
     return info;
 }
 

@@ -5,6 +5,7 @@
 #include "backends/launch/tiles.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace towers::vulkan {
 namespace {
@@ -15,8 +16,8 @@ constexpr const char* bfloat16_extension = "VK_KHR_shader_bfloat16";
 
 // As in headers from 1.4.311 on
 constexpr std::int32_t float16 = 0, float32 = 1, bfloat16 = 1000141000; // VkComponentTypeKHR
-constexpr std::int32_t subgroup_scope = 3;                              // VkScopeKHR
-struct CooperativeShape {
+constexpr std::int32_t workgroup_scope = 2, subgroup_scope = 3;         // VkScopeKHR
+struct CooperativeShape {                                               // VkCooperativeMatrixPropertiesKHR
     VkStructureType type = VkStructureType(1000506001);
     void* next = nullptr;
     std::uint32_t rows = 0, columns = 0, depth = 0;
@@ -30,16 +31,37 @@ struct Cooperative2Properties {
     std::uint32_t most_invocations = 0, most_rows = 0, reserved_memory = 0;
 };
 
-std::vector<CooperativeShape> all_shapes(vk::Instance instance, const vk::raii::PhysicalDevice& device) {
-    using List = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, CooperativeShape*);
-    const auto list = reinterpret_cast<List>(device.getDispatcher()->vkGetInstanceProcAddr(
-        instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+struct Granularity { // VkCooperativeMatrixFlexibleDimensionsPropertiesNV
+    VkStructureType type = VkStructureType(1000593001);
+    void* next = nullptr;
+    std::uint32_t rows = 0, columns = 0, depth = 0;
+    std::int32_t a = 0, b = 0, c = 0, result = 0;
+    VkBool32 saturating = false;
+    std::int32_t scope = 0;
+    std::uint32_t invocations = 0;
+};
+
+/// What a function of this name lists
+template<class Properties>
+std::vector<Properties> list(vk::Instance instance, const vk::raii::PhysicalDevice& device,
+                             const char* name) {
+    using List = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, Properties*);
+    const auto function =
+        reinterpret_cast<List>(device.getDispatcher()->vkGetInstanceProcAddr(instance, name));
     std::uint32_t count = 0;
-    if (list == nullptr || list(*device, &count, nullptr) != VK_SUCCESS) return {};
-    std::vector<CooperativeShape> shapes(count);
-    if (list(*device, &count, shapes.data()) != VK_SUCCESS) return {};
-    shapes.resize(count);
-    return shapes;
+    if (function == nullptr || function(*device, &count, nullptr) != VK_SUCCESS) return {};
+    std::vector<Properties> all(count);
+    if (function(*device, &count, all.data()) != VK_SUCCESS) return {};
+    all.resize(count);
+    return all;
+}
+
+/// Whether a workgroup can share matrices as large as the tile, and slices of any depth.
+bool suits(const Granularity& each, const Tile& tile, std::int32_t type) {
+    const auto divides = [](std::uint32_t part, unsigned whole) { return part != 0 && whole % part == 0; };
+    return each.scope == workgroup_scope && each.invocations == tile.threads && each.a == type &&
+           each.b == type && each.c == float32 && each.result == float32 && divides(each.rows, tile.height) &&
+           divides(each.columns, tile.width) && divides(each.depth, 16);
 }
 
 template<class Features>
@@ -67,7 +89,8 @@ Matrices matrices_of(vk::Instance instance, const vk::raii::PhysicalDevice& devi
     if (has(bfloat16_extension)) ask(device, with_bfloat16);
 
     Matrices matrices;
-    for (const CooperativeShape& each : all_shapes(instance, device)) {
+    for (const CooperativeShape& each :
+         list<CooperativeShape>(instance, device, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR")) {
         if (each.scope != subgroup_scope || each.c != float32 || each.result != float32 || each.a != each.b)
             continue;
         if (each.a == float16 && features.shaderFloat16)
@@ -79,13 +102,19 @@ Matrices matrices_of(vk::Instance instance, const vk::raii::PhysicalDevice& devi
     MatrixFeatures::Cooperative2 second;
     ask(device, second);
     matrices.of_any_size = second.of_any_size && second.functions_of_elements;
+    if (!matrices.of_any_size || !second.of_workgroups) return matrices;
     Cooperative2Properties properties;
     VkPhysicalDeviceProperties2 all{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &properties, {}};
     device.getDispatcher()->vkGetPhysicalDeviceProperties2(*device, &all);
-    const unsigned largest = std::ranges::max(fragment_tiles, {}, &Tile::threads).threads;
-    matrices.of_workgroups =
-        matrices.of_any_size && second.of_workgroups && properties.most_invocations >= largest;
     matrices.reserved_memory = properties.reserved_memory;
+    const auto granularities = list<Granularity>(
+        instance, device, "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
+    for (const auto& [operands, type] : {std::pair(Precision::fp16, float16), {Precision::bf16, bfloat16}})
+        if (std::ranges::all_of(fragment_tiles, [&](const Tile& tile) {
+                return std::ranges::any_of(granularities,
+                                           [&](const Granularity& each) { return suits(each, tile, type); });
+            }))
+            matrices.of_workgroups |= units_for(operands);
     return matrices;
 }
 
@@ -94,30 +123,44 @@ bool has_operands(const Matrices& matrices, Precision operands) {
 }
 
 Fragments fragments_of(const Matrices& matrices, const SubgroupSizes& sizes, bool any_size) {
-    if (matrices.shapes.empty()) return {};
     // The least is what Intel's units work with, and as good as another on other cards.
     const bool asks = sizes.least != sizes.most;
     const unsigned largest = std::ranges::max(fragment_tiles, {}, &Tile::threads).threads;
-    if (asks && (!sizes.on_request || largest > sizes.least * sizes.most_subgroups)) return {};
-    const auto usual = [](const MatrixShape& s) { return s.rows == 16 && s.columns == 16 && s.depth == 16; };
-    const auto size = [](const MatrixShape& s) { return s.rows * s.columns * s.depth; };
-    MatrixShape shape = std::ranges::max(matrices.shapes, {}, size);
-    if (const auto found = std::ranges::find_if(matrices.shapes, usual); found != matrices.shapes.end())
-        shape = *found;
-    Fragments fragments{.rows = shape.rows,
-                        .columns = shape.columns,
-                        .depth = shape.depth,
-                        .invocations = sizes.least,
-                        .subgroup_size = asks ? sizes.least : 0,
-                        .patch_rows = shape.rows};
-    for (const MatrixShape& each : matrices.shapes)
-        if (each.rows == shape.rows && each.columns == shape.columns && each.depth == shape.depth)
-            fragments.operands |= units_for(each.operands);
-    if (matrices.of_workgroups) {
-        fragments.any_size = fragments.of_workgroup = true;
+    if (sizes.least == 0 || (asks && (!sizes.on_request || largest / sizes.least > sizes.most_subgroups)))
+        return {};
+    Fragments fragments{
+        .in_parts = false, .rows = 0, .invocations = sizes.least, .subgroup_size = asks ? sizes.least : 0};
+    // Of the shapes into which slices can be cut, 16x16x16 or the largest, and all types that have it
+    const auto better = [&](const MatrixShape& shape) {
+        if (shape.rows == 0 || shape.columns == 0 || 32 % shape.columns != 0 || shape.depth == 0 ||
+            16 % shape.depth != 0)
+            return false;
+        const auto size = [](unsigned rows, unsigned columns, unsigned depth) {
+            return rows == 16 && columns == 16 && depth == 16 ? ~0u : rows * columns * depth;
+        };
+        return fragments.rows == 0 || size(shape.rows, shape.columns, shape.depth) >
+                                          size(fragments.rows, fragments.columns, fragments.depth);
+    };
+    for (const MatrixShape& shape : matrices.shapes)
+        if (better(shape)) {
+            fragments.rows = fragments.patch_rows = shape.rows;
+            fragments.columns = shape.columns;
+            fragments.depth = shape.depth;
+        }
+    if (fragments.rows == 0) return {};
+    if (matrices.of_workgroups != 0) {
+        fragments.operands = matrices.of_workgroups;
+        fragments.in_parts = fragments.any_size = fragments.of_workgroup = true;
         fragments.patch_rows = 32;
         fragments.reserved_memory = matrices.reserved_memory;
-    } else if (any_size && matrices.of_any_size) {
+        return fragments;
+    }
+    for (const MatrixShape& shape : matrices.shapes)
+        if (shape.rows == fragments.rows && shape.columns == fragments.columns &&
+            shape.depth == fragments.depth)
+            fragments.operands |= units_for(shape.operands);
+    if (any_size) {
+        if (!matrices.of_any_size) return {};
         fragments.any_size = true;
         fragments.columns *= 2;
         fragments.depth *= 2;
@@ -141,7 +184,7 @@ MatrixFeatures::MatrixFeatures(const Matrices& matrices, const void* next) : cha
     }
     if (matrices.of_any_size) {
         cooperative2_.of_any_size = cooperative2_.functions_of_elements = true;
-        cooperative2_.of_workgroups = matrices.of_workgroups;
+        cooperative2_.of_workgroups = matrices.of_workgroups != 0;
         add(cooperative2_, cooperative2_extension);
     }
 }

@@ -24,8 +24,8 @@ struct MatrixShape {
 struct Matrices {
     std::vector<MatrixShape> shapes; ///< of a subgroup
     bool of_any_size = false;        ///< also of multiples of the shapes, with functions of each element
-    bool of_workgroups = false;      ///< those also of a workgroup
-    unsigned reserved_memory = 0;    ///< bytes of a workgroup's shared memory that these need
+    unsigned of_workgroups = 0; ///< the operands of those that a workgroup shares, of each tile: units_for()
+    unsigned reserved_memory = 0; ///< bytes of a workgroup's shared memory that these need
 };
 /// No shapes: the device has no matrices, or lacks a feature that the sources by fragments need.
 Matrices matrices_of(vk::Instance instance, const vk::raii::PhysicalDevice& device);
@@ -36,9 +36,9 @@ bool has_operands(const Matrices& matrices, Precision operands);
 /// (cmake/Shaders.cmake)
 extern const bool has_fragment_sources;
 
-/// How the sources by fragments use them. `any_size`: by those of any size even where they are not of a
-/// workgroup. (NVIDIA's workgroups multiply several times as fast as its subgroups.) Without operands: they
-/// cannot.
+/// How the sources by fragments use them: by those of a workgroup, where there are some (NVIDIA's multiply
+/// several times as fast as those of a subgroup), else by those of a subgroup. `any_size`: by those of any
+/// size in any case. Without operands: they cannot.
 Fragments fragments_of(const Matrices& matrices, const SubgroupSizes& sizes, bool any_size);
 
 /// What a device is created with to use them: features, in a chain that ends in `next`, and extensions

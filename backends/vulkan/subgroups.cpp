@@ -22,4 +22,6 @@ unsigned elements_for_quads(const SubgroupSizes& sizes) {
     return sizes.least < narrow || sizes.most > 2 * narrow ? 16 : 32;
 }
 
+unsigned elements_of_fragments(const SubgroupSizes& sizes) { return sizes.least < narrow ? 16 : 64; }
+
 } // namespace towers::vulkan

@@ -25,4 +25,8 @@ unsigned size_for_quads(const SubgroupSizes& sizes);
 /// few too: an Adreno 660 spills with 32.
 unsigned elements_for_quads(const SubgroupSizes& sizes);
 
+/// Likewise of a source by fragments, whose invocations have 32 or 64. Intel's compiler spills hundreds of
+/// registers with either, so that its units are not used.
+unsigned elements_of_fragments(const SubgroupSizes& sizes);
+
 } // namespace towers::vulkan

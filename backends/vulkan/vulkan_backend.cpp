@@ -30,7 +30,8 @@ public:
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         require_threads(info_.id, unsigned(driver_threads()));
         guard("opening the device", [&] {
-            device_ = create_device(physical_, details_.matrices);
+            device_ =
+                create_device(physical_, facts_.fragments.operands != 0 ? details_.matrices : Matrices());
             queues_.emplace(physical_, device_);
             memory_.emplace(info_, physical_, device_, *queues_);
             pipelines_.emplace(physical_, device_, pipeline_cache_file(physical_));

@@ -99,6 +99,7 @@ float finite_of(float x) { return abs(x) < 3.39e38f ? x : 0.0f; }
 #define WAIT_FOR_OWNER subgroupBarrier();
 #endif
 #define QUADS_OF_FRAGMENT(quads, sum, slices, piece)                                                         \
+    WAIT_FOR_OWNER /* for those who read the piece before */                                                 \
     KEEP_SUMS(sum, slices, piece)                                                                            \
     WAIT_FOR_OWNER                                                                                           \
     vec4 quads[FRAGMENT_QUADS];                                                                              \
@@ -106,6 +107,5 @@ float finite_of(float x) { return abs(x) < 3.39e38f ? x : 0.0f; }
         const uint at = PATCH_AT + PIECE_ROW(q) * PATCH_ROW + FRAGMENT_COLUMN(q) / 2u;                       \
         quads[q] = vec4(as_float(slices[at].x), as_float(slices[at].y), as_float(slices[at + 1u].x),         \
                         as_float(slices[at + 1u].y));                                                        \
-    }                                                                                                        \
-    WAIT_FOR_OWNER
+    }
 #define END_QUADS barrier();

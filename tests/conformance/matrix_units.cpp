@@ -45,6 +45,9 @@ void check_rounding(float x) {
     REQUIRE(of_fp16(both_fp16 >> 16) == rounded(-x, Precision::fp16));
 }
 
+constexpr unsigned both = units_for(Precision::bf16) | units_for(Precision::fp16);
+const std::vector<Precision> both_types{Precision::bf16, Precision::fp16};
+
 /// As NVIDIA's driver 580 tells of Hopper
 Matrices hopper() {
     return {.shapes = {{Precision::fp16, 16, 16, 16},
@@ -52,7 +55,7 @@ Matrices hopper() {
                        {Precision::fp16, 16, 8, 8},
                        {Precision::bf16, 16, 16, 16}},
             .of_any_size = true,
-            .of_workgroups = true,
+            .of_workgroups = both,
             .reserved_memory = 8192};
 }
 
@@ -68,8 +71,6 @@ bool has_room(const Fragments& fragments, const Tile& tile, Precision operands =
            has_room_for_fragments(Kernel::conv2d_backward_data, tile, operands, facts) &&
            has_room_for_fragments(Kernel::conv2d_backward_weights, tile, operands, facts);
 }
-
-constexpr unsigned both = units_for(Precision::bf16) | units_for(Precision::fp16);
 
 } // namespace
 
@@ -96,12 +97,17 @@ TEST_CASE("NVIDIA's cards multiply by matrices of a workgroup, a tile each") {
     for (const Tile& tile : fragment_tiles) CHECK(has_room(fragments, tile));
     // What the driver reserves counts.
     CHECK_FALSE(has_room(fragments, {128, 128, 256}, Precision::bf16, (48 << 10) - 1));
+    CHECK(fragments.in_parts);
+    CHECK(units_of({.shared_memory = 48 << 10, .subgroups = sizes(32, 32, 32), .matrices = hopper()}) ==
+          both_types);
 
     Matrices without = hopper(); // as of older drivers
-    without.of_any_size = without.of_workgroups = false;
+    without.of_any_size = false;
+    without.of_workgroups = 0;
     const Fragments of_subgroups = fragments_of(without, sizes(32, 32, 32), false);
     CHECK(of_subgroups.operands == both);
     CHECK_FALSE(of_subgroups.any_size);
+    CHECK_FALSE(of_subgroups.in_parts); // whose speed nobody knows
     CHECK(of_subgroups.columns == 16);
     for (const Tile& tile : fragment_tiles) CHECK(has_room(of_subgroups, tile));
 }
@@ -113,6 +119,8 @@ TEST_CASE("AMD's and Intel's cards multiply by matrices of a subgroup of the siz
     CHECK(rdna4.invocations == 32);
     CHECK(rdna4.subgroup_size == 32);
     for (const Tile& tile : fragment_tiles) CHECK(has_room(rdna4, tile));
+    CHECK(units_of({.shared_memory = 64 << 10, .subgroups = sizes(64, 32, 64), .matrices = amd}) ==
+          both_types);
 
     const Matrices xe2{.shapes = {{Precision::fp16, 8, 16, 16}, {Precision::bf16, 8, 16, 16}}};
     const Fragments battlemage = fragments_of(xe2, sizes(32, 16, 32), false);
@@ -126,6 +134,16 @@ TEST_CASE("AMD's and Intel's cards multiply by matrices of a subgroup of the siz
     CHECK(alchemist.operands == units_for(Precision::fp16));
     CHECK(alchemist.subgroup_size == 8);
     CHECK(has_room(alchemist, {64, 64, 128}, Precision::fp16));
+
+    // No tile is as small as the registers of an invocation on Intel's.
+    for (const Matrices& matrices : {xe2, dg2})
+        CHECK(units_of({.shared_memory = 64 << 10, .subgroups = sizes(32, 8, 32), .matrices = matrices})
+                  .empty());
+    // What cannot be cut out of slices, or be shared out, is not used.
+    const Matrices wide{.shapes = {{Precision::fp16, 64, 32, 64}, {Precision::fp16, 0, 0, 0}}};
+    CHECK(fragments_of(wide, sizes(64, 64, 64), false).operands == 0);
+    const Matrices small{.shapes = {{Precision::fp16, 8, 8, 8}}};
+    CHECK(units_of({.shared_memory = 32 << 10, .subgroups = sizes(32, 32, 32), .matrices = small}).empty());
 
     SubgroupSizes fixed = sizes(64, 32, 64); // by a driver that does not let a pipeline ask
     fixed.on_request = false;
@@ -193,7 +211,8 @@ TEST_CASE("each source by fragments is another shader, for its type and its matr
     DeviceInfo info;
     info.kind = DeviceKind::discrete_gpu;
     Matrices of_subgroups = hopper();
-    of_subgroups.of_any_size = of_subgroups.of_workgroups = false;
+    of_subgroups.of_any_size = false;
+    of_subgroups.of_workgroups = 0;
     std::set<const std::uint32_t*> codes;
     unsigned pipelines = 0;
     for (const Matrices& matrices : {hopper(), of_subgroups}) {
