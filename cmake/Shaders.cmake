@@ -28,10 +28,8 @@ function(write_if_changed path content)
   file(CONFIGURE OUTPUT ${path} CONTENT "${content}" @ONLY)
 endfunction()
 
-set(glsl_head "#version 460\n#extension GL_GOOGLE_include_directive : require\n")
-
 # Whether glslang knows the matrices of the sources by fragments
-write_if_changed(${SHADERS_OUT}/matrices.glsl "${glsl_head}#extension GL_KHR_cooperative_matrix : require
+write_if_changed(${SHADERS_OUT}/matrices.glsl "#version 460\n#extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require\nvoid main() {}\n")
 execute_process(COMMAND ${GLSLANG} --quiet -V -S comp --target-env vulkan1.3 -o ${SHADERS_OUT}/matrices.spv
   ${SHADERS_OUT}/matrices.glsl RESULT_VARIABLE glslang_result OUTPUT_QUIET ERROR_QUIET)
@@ -48,7 +46,7 @@ endif()
 function(add_shader file name lines)
   get_filename_component(array ${name} NAME)
   set(entry ${SHADERS_OUT}/${name}.glsl)
-  write_if_changed(${entry} "${glsl_head}${lines}\n#include \"${file}.comp\"\n")
+  write_if_changed(${entry} "#version 460\n#extension GL_GOOGLE_include_directive : require\n${lines}\n#include \"${file}.comp\"\n")
   set(binary ${SHADERS_OUT}/${name}.spv)
   set(words ${SHADERS_OUT}/${name}.inc)
   set(optimization)

@@ -26,7 +26,9 @@ void with_units(Function function) {
                 INFO("on ", id, " in ", std::string(name_of(precision)),
                      std::string(sources == Sources::nvidia_cards ? ", as on NVIDIA's" : ""));
                 Choosing on(id, options_in(precision, sources));
-                if (std::ranges::none_of(on.device->candidates(launch), is_by_fragments)) continue;
+                if (std::ranges::none_of(on.device->candidates(launch),
+                                         [](const Candidate& way) { return is_by_fragments(way); }))
+                    continue;
                 function(on, precision);
                 ++count;
             }
