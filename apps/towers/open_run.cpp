@@ -76,6 +76,7 @@ std::string operands_of(const Trainer& trainer, std::size_t tower) {
     // Only choices make anything else of float32: nothing needs to be planned again.
     if (allowed == Precision::fp32 && (tuning == nullptr || !tuning->has_choices())) return {};
     const Tower& its = trainer.tower(tower);
+    if (its.share() == 0) return {}; // it has no plan, for instance since it failed while it was tuned
     const std::string text = describe(operand_parts(its.session().device(), its.plan()), allowed);
     return text.empty() ? text : "; " + text;
 }
@@ -87,7 +88,7 @@ void print_towers(const Trainer& trainer) {
         const std::string pieces = to_string(tower.at_once());
         fmt::print("tower_{}: {} ({}), {} a step{}{}{}\n", i, tower.info().id, tower.info().name,
                    count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces,
-                   examples[i] > 0 ? operands_of(trainer, i) : "");
+                   operands_of(trainer, i));
     }
 }
 
