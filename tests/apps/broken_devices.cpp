@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <thread>
+#include <vector>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -65,20 +66,24 @@ TEST_CASE("a driver that hangs before the first step: alone one line, beside oth
         {"vkQueueWaitIdle#1+", "no answer from vkQueueWaitIdle for "},
         {"vkWaitSemaphores#1+", "no answer from vkWaitSemaphores for "},
     };
-    // All at the same time, since most of it is waiting
+    // Several at the same time, since most of it is waiting, but not all, since a driver that starts has 1 s
     std::deque<Training> trainings;
-    std::deque<Program> alone, together;
-    for (const Hang& hang : hangs) {
-        const std::string rules = std::string(hang.call) + "=hang";
-        const Training& one = trainings.emplace_back();
-        alone.emplace_back(towers_command(one.command({"--towers", id})), one.under(rules));
-        const Training& two = trainings.emplace_back();
-        together.emplace_back(towers_command(two.command({"--towers", "cpu," + id})), two.under(rules));
-    }
+    const auto outcomes = [&](const std::string& devices) {
+        std::deque<Program> programs;
+        for (const Hang& hang : hangs) {
+            const Training& training = trainings.emplace_back();
+            programs.emplace_back(towers_command(training.command({"--towers", devices})),
+                                  training.under(std::string(hang.call) + "=hang"));
+        }
+        std::vector<Outcome> ends;
+        for (Program& program : programs) ends.push_back(program.end());
+        return ends;
+    };
+    const std::vector<Outcome> alone = outcomes(id), together = outcomes("cpu," + id);
     for (std::size_t i = 0; i < std::size(hangs); ++i) {
         const Hang& hang = hangs[i];
         CAPTURE(hang.call);
-        const Outcome one = alone[i].end(), two = together[i].end();
+        const Outcome &one = alone[i], &two = together[i];
         CHECK(one.code == 1);
         CHECK(lines(one.err) == 1);
         CHECK_MESSAGE(contains(one.err, hang.words), one.err);
