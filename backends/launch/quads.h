@@ -24,6 +24,11 @@ std::vector<LaunchConfig> quads_configs(const Launch& launch, const DeviceFacts&
 
 /// Whether the variant with this name multiplies by fragments, float32 operands in two parts.
 bool is_by_fragments(std::string_view variant);
+/// Whether the source by fragments multiplies operands of this type; fp32: in two parts
+bool takes_fragments(Precision operands, const Fragments& fragments);
+/// Whether a workgroup of the source by fragments has the shared memory for this, and its matrix units can
+/// share it out
+bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts);
 
 /// Likewise of the source by fragments, where that is estimated to be faster, with operands of the precision
 /// that the user allows, if the device has units for them. In float32, where it changes results, never.
@@ -48,11 +53,6 @@ std::optional<LaunchConfig> window_rows_config(const Launch& launch, const Devic
 /// images and results
 std::vector<LaunchConfig> window_rows_configs(const Launch& launch, const DeviceFacts& facts);
 
-/// Whether the source by fragments multiplies operands of this type; fp32: in two parts
-bool takes_fragments(Precision operands, const Fragments& fragments);
-/// Whether a workgroup of the source by fragments has the shared memory for this, and its matrix units can
-/// share it out
-bool has_room_for_fragments(Kernel kernel, const Tile& tile, Precision operands, const DeviceFacts& facts);
 /// The same two ways with the source by fragments, which is taken as fragments_config() takes it
 std::optional<LaunchConfig> padded_fragments_config(const Launch& launch, const DeviceFacts& facts);
 std::vector<LaunchConfig> padded_fragments_configs(const Launch& launch, const DeviceFacts& facts);

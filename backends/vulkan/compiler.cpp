@@ -39,8 +39,8 @@ struct Compiler::State {
     explicit State(unsigned index) {
         if (index >= instance->devices().size()) throw DeviceError("there is no such Vulkan device");
         const vk::raii::PhysicalDevice& physical = instance->devices()[index];
-        info = describe(*instance, index);
         const Details details = details_of(*instance, index);
+        info = describe(*instance, index, details);
         dispatches = all_hardware_dispatches(facts_of(info, details, {}));
         for (const vk::ExtensionProperties& extension : physical.enumerateDeviceExtensionProperties())
             tells_statistics |= extension.extensionName == std::string_view(statistics_extension);

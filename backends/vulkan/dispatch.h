@@ -36,7 +36,7 @@ struct Details {
     SubgroupSizes subgroups = {};
     Matrices matrices = {};
 };
-/// The types that a card's matrix units multiply by a source by fragments, if this program has that
+/// The types that a card's matrix units multiply by the sources by fragments, which this program may lack
 std::vector<Precision> units_of(const Details& details);
 DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenOptions& options);
 

@@ -180,7 +180,8 @@ const Drivers& Instance::drivers() {
     static const Drivers drivers = leave_out_failing_drivers([] {
         try { // everything that list() asks of the drivers
             const Instance instance(false);
-            for (unsigned i = 0; i < instance.devices().size(); ++i) describe(instance, i);
+            for (unsigned i = 0; i < instance.devices().size(); ++i)
+                describe(instance, i, details_of(instance, i));
             return true;
         } catch (const DriverFailure&) {
             throw;
@@ -324,7 +325,7 @@ unsigned multiprocessors_of(const vk::raii::PhysicalDevice& device) {
 
 } // namespace
 
-DeviceInfo describe(const Instance& instance, unsigned index) {
+DeviceInfo describe(const Instance& instance, unsigned index, const Details& details) {
     const vk::raii::PhysicalDevice& device = instance.devices()[index];
     const auto chain =
         device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceIDProperties,
@@ -355,7 +356,6 @@ DeviceInfo describe(const Instance& instance, unsigned index) {
     info.compute_units =
         info.kind == DeviceKind::software ? std::thread::hardware_concurrency() : multiprocessors_of(device);
     if (info.kind == DeviceKind::software) return info; // whose matrices are loops
-    const Details details = details_of(instance, index);
     const std::vector<Precision> units = units_of(details);
     if (has_fragment_sources) info.units = units;
     info.unused_units = !has_fragment_sources && !units.empty();

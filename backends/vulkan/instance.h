@@ -77,6 +77,7 @@ bool has_subgroups(const vk::raii::PhysicalDevice& device, vk::SubgroupFeatureFl
 /// What facts_of() needs to know of a device of Instance::devices()
 Details details_of(const Instance& instance, unsigned index);
 
-DeviceInfo describe(const Instance& instance, unsigned index);
+/// `details`: of the same device
+DeviceInfo describe(const Instance& instance, unsigned index, const Details& details);
 
 } // namespace towers::vulkan

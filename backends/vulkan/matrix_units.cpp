@@ -1,8 +1,7 @@
 #include "backends/vulkan/matrix_units.h"
 
-#include "backends/vulkan/spirv_words.h"
-
 #include "backends/launch/tiles.h"
+#include "backends/vulkan/spirv_words.h"
 
 #include <algorithm>
 #include <utility>

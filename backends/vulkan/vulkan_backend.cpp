@@ -25,7 +25,7 @@ class VulkanDevice final : public Device {
 public:
     VulkanDevice(std::shared_ptr<const Instance> instance, unsigned index, const OpenOptions& options)
         : instance_(std::move(instance)), physical_(instance_->devices()[index]),
-          info_(describe(*instance_, index)), details_(details_of(*instance_, index)),
+          details_(details_of(*instance_, index)), info_(describe(*instance_, index, details_)),
           facts_(facts_of(info_, details_, options)), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
         require_threads(info_.id, unsigned(driver_threads()));
@@ -179,8 +179,8 @@ private:
 
     std::shared_ptr<const Instance> instance_;
     const vk::raii::PhysicalDevice& physical_;
-    DeviceInfo info_;
     Details details_;
+    DeviceInfo info_;
     DeviceFacts facts_;
     bool measure_; ///< see OpenOptions
     vk::raii::Device device_ = nullptr;
@@ -202,7 +202,7 @@ public:
         try {
             const auto instance = Instance::shared(options.validate);
             for (unsigned i = 0; i < instance->devices().size(); ++i)
-                listing.devices.push_back(describe(*instance, i));
+                listing.devices.push_back(describe(*instance, i, details_of(*instance, i)));
             const auto& weak = instance->left_out();
             listing.left_out.insert(listing.left_out.end(), weak.begin(), weak.end());
             if (listing.devices.empty()) listing.absence = "no device has what the kernels need";
