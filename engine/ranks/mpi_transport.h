@@ -1,0 +1,19 @@
+// A transport over the MPI of the launcher, by its plugin, which is opened here and nowhere else.
+#pragma once
+
+#include "engine/ranks/launcher.h"
+#include "engine/ranks/transport.h"
+
+#include <memory>
+
+namespace towers {
+
+/// Opens the plugin for the launcher's MPI and initializes MPI. Throws UsageError, with one line of what to
+/// do, if the plugin or the MPI's library is missing, or if the ranks that MPI knows are not those of the
+/// launcher, as under the launcher of another MPI. The destructor finalizes MPI, which waits for all ranks.
+std::unique_ptr<Transport> open_mpi_transport(const Launched& launched);
+
+/// For `devices`: the plugins that can be opened here, `Open MPI`, `MPICH`, or why not.
+std::string describe_mpi_plugins();
+
+} // namespace towers
