@@ -31,6 +31,8 @@ struct StepVote {
     std::span<const float> cross_entropies = {};
     bool counts = true;         ///< false: the step must change nothing, as when a tower has failed
     std::uint32_t requests = 0; ///< bits of the caller's own, such as to stop
+    /// Whatever the caller has to tell the other processes about the step.
+    std::span<const std::byte> report = {};
 };
 
 /// What all processes have agreed on.
@@ -38,13 +40,19 @@ struct StepVerdict {
     StepResults results;    ///< valid if the step counts
     bool counts;            ///< all have voted so
     std::uint32_t requests; ///< of any process
+    /// Every process's report, in the order of the ranks; of one process alone: none.
+    std::vector<std::vector<std::byte>> reports;
 };
+
+/// The results of a step from the towers' parts of its cross entropy, in their order, its weight decay, and
+/// how many gradients are infinite or NaN.
+StepResults sum_up(std::span<const float> cross_entropies, double decay, double nonfinite);
 
 /// A step is begin(), give() until all buckets are given, and end(). The state is replaced as a whole at the
 /// end, so whatever fails before leaves it. The towers' threads call hand_over(), give_lists() and merge(),
 /// and wait for complete() and exchanged(); one thread makes all other calls. Of several processes, all make
-/// the calls from begin() to end(), load(), save() and save_gradients() together. Calls may throw
-/// DeviceError.
+/// the calls from begin() to end(), load(), save() and save_gradients() together: load() takes what the first
+/// process gives, and only that one gets something from the other two. Calls may throw DeviceError.
 class GradientReducer {
 public:
     GradientReducer() = default;

@@ -32,6 +32,17 @@ std::unique_ptr<Device> open_host(OpenOptions options, unsigned threads) {
     return open_host_device(options);
 }
 
+/// The part of the only rank.
+RankPart alone(const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets) {
+    RankPart all;
+    for (const StagedByTower& tower : towers) {
+        all.inputs.push_back({tower.gradients, false});
+        all.outputs.push_back(tower.parameters);
+    }
+    all.own = deal_slices(buckets, 1, false);
+    return all;
+}
+
 } // namespace
 
 unsigned reducer_threads(unsigned asked, const StateLayout& layout) {
@@ -41,44 +52,49 @@ unsigned reducer_threads(unsigned asked, const StateLayout& layout) {
 }
 
 HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
-                         std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
-                         OwnedBlocks owned)
-    : layout_(*spec.layout), towers_(std::move(towers)), first_(owned.part == 0), host_(open_host(host, 1)),
-      ready_(buckets.size()), undone_(buckets.size()), complete_(spin), exchanged_(spin) {
+                         const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
+    : HostReducer(host, spin, spec, alone(towers, buckets), buckets) {}
+
+HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+                         RankPart rank, std::span<const ArenaRange> buckets)
+    : layout_(*spec.layout), inputs_(std::move(rank.inputs)), outputs_(std::move(rank.outputs)),
+      host_(open_host(host, 1)), ready_(buckets.size()), undone_(buckets.size()), complete_(spin),
+      exchanged_(spin) {
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
     const bool at_once = spec.optimizer->clip_norm.has_value(); // one block, with all threads on one device
-    if (at_once)
-        add_block(layout_.updated(), 0, layout_);
-    else
-        cut_into_blocks(buckets);
-    for (std::size_t i = owned.part; i < blocks_.size(); i += owned.parts) {
-        own_.push_back(i);
-        ++ready_[at_once ? buckets.size() - 1 : blocks_[i].bucket];
-    }
+    if (!at_once)
+        cut_into_blocks(rank.own);
+    else if (!rank.own.empty())
+        add_block(layout_.updated(), 0, 0, layout_);
+    for (const Block& block : blocks_) ++ready_[at_once ? buckets.size() - 1 : block.bucket];
     for (std::size_t bucket = 1; bucket < ready_.size(); ++bucket) ready_[bucket] += ready_[bucket - 1];
-    const std::size_t updaters = at_once ? 1 : std::clamp<std::size_t>(own_.size(), 1, threads);
+    const std::size_t updaters = at_once ? 1 : std::clamp<std::size_t>(blocks_.size(), 1, threads);
     while (updaters_.size() < updaters) updaters_.push_back({open_host(host, at_once ? threads : 1)});
     sums_.resize(blocks_.size());
     record_updates(spec);
-    team_ = std::make_unique<Team>(
-        updaters_.size(), spin, [this](std::size_t thread, std::size_t item, std::size_t next) {
-            work_on(updaters_[thread], own_[item], next < own_.size() ? own_[next] : blocks_.size());
-        });
+    team_ = std::make_unique<Team>(updaters_.size(), spin,
+                                   [this](std::size_t thread, std::size_t item, std::size_t next) {
+                                       work_on(updaters_[thread], item, std::min(next, blocks_.size()));
+                                   });
 }
 
-void HostReducer::cut_into_blocks(std::span<const ArenaRange> buckets) {
-    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket)
-        for (const ArenaRange& range : make_blocks(layout_, buckets[bucket], block_bytes))
-            add_block(range, bucket, layout_of_block(layout_, range));
+void HostReducer::cut_into_blocks(std::span<const Slice> own) {
+    std::size_t place = 0;
+    for (const Slice& slice : own)
+        for (const ArenaRange& range : make_blocks(layout_, slice.range, block_bytes)) {
+            add_block(range, slice.bucket, place, layout_of_block(layout_, range));
+            place += range.bytes;
+        }
 }
 
-void HostReducer::add_block(const ArenaRange& range, std::size_t bucket, StateLayout kind) {
+void HostReducer::add_block(const ArenaRange& range, std::size_t bucket, std::size_t place,
+                            StateLayout kind) {
     const auto found = std::ranges::find_if(kinds_, [&](const StateLayout& other) {
         return other.trained_bytes == kind.trained_bytes && other.variable_bytes == kind.variable_bytes &&
                are_updated_alike(other.variables[0], kind.variables[0]);
     });
-    Block block{range, bucket, std::size_t(found - kinds_.begin()), {}};
+    Block block{range, bucket, std::size_t(found - kinds_.begin()), place, {}};
     for (std::size_t i = 0; i < kind.sections.size(); ++i)
         if (const ArenaRange& own = kind.sections[i].range; own.bytes > 0)
             block.pieces.push_back({{layout_.sections[i].range.offset + range.offset, own.bytes}, own});
@@ -102,27 +118,24 @@ void HostReducer::load(std::span<const float> state) {
 }
 
 void HostReducer::hand_over(std::size_t tower) const {
-    const auto give = [&](const ArenaRange& range) {
-        if (range.bytes > 0) copy(part(state(), range), part(towers_[tower].parameters, range));
-    };
-    if (first_)
-        for (const ArenaRange& range : {layout_.trained(), layout_.frozen()}) give(range);
-    else
-        for (const std::size_t i : own_) give(trained_by(blocks_[i]));
+    for (const ArenaRange& range : {layout_.trained(), layout_.frozen()})
+        if (range.bytes > 0) copy(part(state(), range), part(outputs_[tower], range));
 }
 
-void HostReducer::save(std::span<float> state) {
-    if (first_) return copy(this->state(), state);
-    for (const std::size_t i : own_)
-        for (const Piece& piece : blocks_[i].pieces)
-            copy(part(this->state(), piece.whole), part(state, piece.whole));
+void HostReducer::save(std::span<float> state) { copy(this->state(), state); }
+
+std::vector<ArenaRange> HostReducer::own_parts() const {
+    std::vector<ArenaRange> parts;
+    for (const Block& block : blocks_)
+        for (const Piece& piece : block.pieces) parts.push_back(piece.whole);
+    return parts;
 }
 
 void HostReducer::save_gradients(std::span<float> gradients) {
     before_ = states_[replaced_ ? 1 - current_ : current_].host<float>();
     gradients_ = gradients;
     team_->begin();
-    team_->release(own_.size());
+    team_->release(blocks_.size());
     const auto reset = [&] { before_ = {}; };
     try {
         team_->end();
@@ -134,12 +147,18 @@ void HostReducer::save_gradients(std::span<float> gradients) {
 }
 
 void HostReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
-    active_.assign(towers.begin(), towers.end());
+    begin(numbers, towers, towers);
+}
+
+void HostReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> inputs,
+                        std::span<const std::size_t> outputs) {
+    adds_.assign(inputs.begin(), inputs.end());
+    hands_to_.assign(outputs.begin(), outputs.end());
     for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
     given_ = 0;
     for (std::atomic<std::size_t>& undone : undone_) undone = 1;
-    for (const std::size_t block : own_) ++undone_[blocks_[block].bucket];
+    for (const Block& block : blocks_) ++undone_[block.bucket];
     complete_.restart();
     exchanged_.restart();
     team_->begin();
@@ -183,39 +202,53 @@ void HostReducer::fail() {
     exchanged_.fail();
 }
 
+HostReducer::Sum HostReducer::end_work() {
+    team_->end();
+    Sum all;
+    for (const BlockSum& sum : sums_) {
+        all.decay += sum.decay;
+        all.nonfinite += sum.nonfinite;
+    }
+    return all;
+}
+
+void HostReducer::replace() {
+    replaced_ = true;
+    current_ = 1 - current_;
+}
+
 StepVerdict HostReducer::end(const StepVote& vote) {
     if (!vote.counts) fail();
-    team_->end();
-    StepVerdict verdict{{}, vote.counts, vote.requests};
+    const Sum sum = end_work();
+    StepVerdict verdict{{}, vote.counts, vote.requests, {}};
     if (!vote.counts) return verdict;
-    verdict.results = results(vote.cross_entropies);
-    replaced_ = verdict.results.finite;
-    if (replaced_) current_ = 1 - current_;
+    verdict.results = sum_up(vote.cross_entropies, sum.decay, sum.nonfinite);
+    if (verdict.results.finite) replace();
     return verdict;
 }
 
-StepResults HostReducer::results(std::span<const float> cross_entropies) const {
-    double decay = 0, nonfinite = 0;
+StepResults sum_up(std::span<const float> cross_entropies, double decay, double nonfinite) {
     float cross_entropy = 0;
-    for (const Sum& sum : sums_) {
-        decay += sum.decay;
-        nonfinite += sum.nonfinite;
-    }
     for (const float each : cross_entropies) cross_entropy += each;
     StepResults results{cross_entropy + float(decay), cross_entropy, false};
     results.finite = std::isfinite(results.total_loss) && nonfinite == 0;
     return results;
 }
 
-/// Sums the towers' gradients in the order of the towers, not in the order of their arrival.
+/// What an input gives for a block.
+std::span<const float> HostReducer::given(std::size_t input, const Block& block) const {
+    const auto& [gradients, only_own] = inputs_[input];
+    return part(gradients, only_own ? ArenaRange{block.place, block.range.bytes} : block.range);
+}
+
+/// Sums the gradients in the order of the inputs, not in the order of their arrival.
 void HostReducer::add_up(const Updater& updater, const Block& block) const {
     const std::span<float> sum = updater.gradients(block);
-    const auto given = [&](std::size_t i) { return part(towers_[active_[i]].gradients, block.range); };
-    if (active_.size() == 1) return copy(given(0), sum);
-    const std::span<const float> first = given(0), second = given(1);
+    if (adds_.size() == 1) return copy(given(adds_[0], block), sum);
+    const std::span<const float> first = given(adds_[0], block), second = given(adds_[1], block);
     for (std::size_t k = 0; k < sum.size(); ++k) sum[k] = first[k] + second[k];
-    for (std::size_t i = 2; i < active_.size(); ++i) {
-        const std::span<const float> more = given(i);
+    for (std::size_t i = 2; i < adds_.size(); ++i) {
+        const std::span<const float> more = given(adds_[i], block);
         for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += more[k];
     }
 }
@@ -234,14 +267,14 @@ void HostReducer::hand_over(const Updater& updater, const Block& block, Prefetch
         stream(part(state, piece.own), part(states_[1 - current_].host<float>(), piece.whole), prefetch);
     const ArenaRange trained = trained_by(block);
     if (trained.bytes == 0) return;
-    for (const std::size_t i : active_)
-        stream(part(state, {0, trained.bytes}), part(towers_[i].parameters, trained), prefetch);
+    for (const std::size_t i : hands_to_)
+        stream(part(state, {0, trained.bytes}), part(outputs_[i], trained), prefetch);
 }
 
 /// The memory that a block's update will read, for prefetching.
 std::vector<std::span<const float>> HostReducer::inputs_of(const Block& block) const {
     std::vector<std::span<const float>> inputs;
-    for (const std::size_t i : active_) inputs.push_back(part(towers_[i].gradients, block.range));
+    for (const std::size_t i : adds_) inputs.push_back(given(i, block));
     for (const Piece& piece : block.pieces) inputs.push_back(part(state(), piece.whole));
     return inputs;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/reduce/gradient_reducer.h"
+#include "engine/reduce/slices.h"
 #include "engine/reduce/stream.h"
 #include "engine/reduce/team.h"
 
@@ -15,9 +16,16 @@
 
 namespace towers {
 
-/// The blocks that a process updates: every `parts`-th one, from `part` on.
-struct OwnedBlocks {
-    std::size_t part = 0, parts = 1;
+/// What a reducer of one of several ranks adds up, updates and hands over.
+struct RankPart {
+    /// Gradients, some laid out as the variables, and some as own() slices one after another.
+    struct Input {
+        std::span<const float> gradients;
+        bool only_own;
+    };
+    std::vector<Input> inputs;
+    std::vector<std::span<float>> outputs; ///< the towers' StagedByTower::parameters
+    std::vector<Slice> own;                ///< the slices that it updates, in the order of the buckets
 };
 
 /// So many threads as pay for a state: few for a small one, and not more than there are processors. `asked`:
@@ -32,10 +40,15 @@ class HostReducer final : public GradientReducer {
 public:
     /// See MakeReducer.
     HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
-                std::vector<StagedByTower> towers, std::span<const ArenaRange> buckets,
-                OwnedBlocks owned = {});
+                const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets);
+    /// The part of one of several ranks.
+    HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec, RankPart rank,
+                std::span<const ArenaRange> buckets);
 
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers) override;
+    /// The same with these inputs, added up in this order, and these outputs.
+    void begin(const StepNumbers& numbers, std::span<const std::size_t> inputs,
+               std::span<const std::size_t> outputs);
     void give(std::size_t buckets) override;
     /// With an optimizer that needs the norm of all gradients, all buckets are complete together.
     const Milestones& complete() const override { return complete_; }
@@ -49,20 +62,26 @@ public:
     void fail() override;
     StepVerdict end(const StepVote& vote) override;
 
-    // Where several processes own blocks, these three are about what this one owns.
     void hand_over(std::size_t tower) const override;
+    void load(std::span<const float> state) override;
     void save(std::span<float> state) override;
+    /// Of several ranks, those of its own slices.
     void save_gradients(std::span<float> gradients) override;
 
-    std::span<const float> state() const { return states_[current_].host<float>(); }
-    void load(std::span<const float> state) override;
+    // For a reducer of several ranks, which writes into the state what others have updated.
 
-    /// A block's part of the last step's results.
+    /// What a step adds to the results of all towers.
     struct Sum {
-        float decay, nonfinite;
+        double decay = 0, nonfinite = 0;
     };
-    /// Of each block; of those that others own, nothing.
-    std::span<Sum> sums() { return sums_; }
+    /// Ends the step's work, without a new state. Throws what has failed in it.
+    Sum end_work();
+    /// The state that next_state() is replaces the old one.
+    void replace();
+    std::span<const float> state() const { return states_[current_].host<float>(); }
+    std::span<float> next_state() { return states_[1 - current_].host<float>(); }
+    /// The parts of the whole state that it updates.
+    std::vector<ArenaRange> own_parts() const;
 
 private:
     /// A block's part of a section of the state.
@@ -73,6 +92,7 @@ private:
         ArenaRange range;   ///< of the variables
         std::size_t bucket; ///< with which it is done
         std::size_t kind;   ///< blocks of the same kind share an update plan
+        std::size_t place;  ///< of its gradients among those of its own slices
         std::vector<Piece> pieces;
     };
     /// A thread's device, memory for a block's gradients and state, and one recorded update per kind of
@@ -87,12 +107,12 @@ private:
             return host(Arena::gradients).first(block.range.bytes / sizeof(float));
         }
     };
-    void cut_into_blocks(std::span<const ArenaRange> buckets);
-    void add_block(const ArenaRange& range, std::size_t bucket, StateLayout kind);
+    void cut_into_blocks(std::span<const Slice> own);
+    void add_block(const ArenaRange& range, std::size_t bucket, std::size_t place, StateLayout kind);
     void record_updates(const UpdateSpec& spec);
     void work_on(Updater& updater, std::size_t block, std::size_t next);
     void count_done(std::size_t bucket);
-    StepResults results(std::span<const float> cross_entropies) const;
+    std::span<const float> given(std::size_t input, const Block& block) const;
     std::vector<std::span<const float>> inputs_of(const Block& block) const;
     /// A block's part of the trained variables.
     ArenaRange trained_by(const Block& block) const {
@@ -104,21 +124,23 @@ private:
     void hand_over(const Updater& updater, const Block& block, Prefetch& prefetch);
 
     const StateLayout& layout_;
-    std::vector<StagedByTower> towers_;
-    std::vector<std::size_t> active_; ///< the towers of the step
-    const bool first_;                ///< of the processes: what no block has is its own, too
-    std::unique_ptr<Device> host_;    ///< allocates the states, so it outlives them
+    std::vector<RankPart::Input> inputs_;
+    std::vector<std::span<float>> outputs_;
+    std::vector<std::size_t> adds_, hands_to_; ///< inputs and outputs of the step
+    std::unique_ptr<Device> host_;             ///< allocates the states, so it outlives them
     std::array<Buffer, 2> states_;
     std::size_t current_ = 0;
     bool replaced_ = false; ///< whether the last step's state was kept
     std::vector<Block> blocks_;
-    std::vector<std::size_t> own_;   ///< the blocks that this process updates
     std::vector<std::size_t> ready_; ///< by bucket: how many of these can be updated with it
     /// By bucket: how many of these are not done, and one if the bucket has not been given.
     std::vector<std::atomic<std::size_t>> undone_;
     std::size_t given_ = 0; ///< buckets of the step
     std::vector<StateLayout> kinds_;
-    std::vector<Sum> sums_; ///< of each block
+    struct BlockSum {
+        float decay, nonfinite;
+    };
+    std::vector<BlockSum> sums_; ///< of each block
     std::vector<Updater> updaters_;
     std::span<const float> before_; ///< the state from which save_gradients() starts; else empty
     std::span<float> gradients_;    ///< what it fills

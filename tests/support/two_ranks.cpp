@@ -1,13 +1,12 @@
 #include "tests/support/two_ranks.h"
 
 #include "backends/worker.h"
-#include "engine/reduce/host_reducer.h"
+#include "engine/reduce/ranked_reducer.h"
+#include "tests/support/thread_transport.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
-#include <random>
 #include <string>
 #include <thread>
 
@@ -16,99 +15,114 @@ namespace {
 
 class TwoRanks final : public GradientReducer {
 public:
-    TwoRanks(OpenOptions host, const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
-             std::span<const ArenaRange> buckets)
-        : buckets_(buckets.size()), ranks_{Rank(*this, 0, host, spec, towers, buckets),
-                                           Rank(*this, 1, host, spec, towers, buckets)} {}
+    TwoRanks(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+             const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
+        : transports_(connected_transports(2)), first_towers_(std::max<std::size_t>(1, towers.size() - 1)),
+          couriers_{Courier(std::move(transports_[0]), {}), Courier(std::move(transports_[1]), {})},
+          first_(couriers_[0], host, spin, spec, {towers.begin(), towers.begin() + long(first_towers_)},
+                 buckets),
+          second_(couriers_[1], host, spin, spec, {towers.begin() + long(first_towers_), towers.end()},
+                  buckets) {}
+    ~TwoRanks() override {
+        for (Courier& courier : couriers_) courier.close(); // each waits for the other's farewell
+    }
 
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers) override {
-        for (Milestones* each : {&given_, &lists_, &complete_, &exchanged_}) each->restart();
-        for (Rank& rank : ranks_) {
-            rank.done = 0;
-            rank.reducer.begin(numbers, towers);
-            rank.worker.start(rank.task);
-        }
+        for (Milestones* each : {&complete_, &exchanged_}) each->restart();
+        const auto mine = std::ranges::lower_bound(towers, first_towers_) - towers.begin();
+        first_.begin(numbers, towers.first(std::size_t(mine)));
+        const std::vector<std::size_t> rest(towers.size() - std::size_t(mine), 0); // its only tower
+        second_.begin(numbers, rest);
+        listed_ = std::size_t(mine);
+        ends_ = false;
+        watcher_.start(watch_);
     }
-    void give(std::size_t buckets) override { given_.advance(buckets); }
+    void give(std::size_t buckets) override {
+        first_.give(buckets);
+        second_.give(buckets);
+    }
     const Milestones& complete() const override { return complete_; }
-    void give_lists(std::size_t exchange, std::span<const Exchange* const>) override {
-        lists_.advance(exchange + 1);
+    void give_lists(std::size_t exchange, std::span<const Exchange* const> lists) override {
+        first_.give_lists(exchange, lists.first(listed_));
+        second_.give_lists(exchange, lists.subspan(listed_));
     }
     const Milestones& exchanged() const override { return exchanged_; }
     void merge(std::size_t exchange, std::span<const Exchange* const> lists,
                const Exchange& target) const override {
-        ranks_[0].reducer.merge(exchange, lists, target);
+        const bool is_first =
+            std::ranges::find(lists.first(listed_), &target) != lists.begin() + long(listed_);
+        if (is_first) return first_.merge(exchange, lists.first(listed_), target);
+        second_.merge(exchange, lists.subspan(listed_), target);
     }
     void fail() override {
-        for (Milestones* each : {&given_, &complete_, &exchanged_}) each->fail();
+        first_.fail(); // tells the other
+        for (Milestones* each : {&complete_, &exchanged_}) each->fail();
     }
 
     StepVerdict end(const StepVote& vote) override {
+        StepVote others{.counts = vote.counts};
         if (!vote.counts) fail();
-        for (Rank& rank : ranks_) rank.worker.get();
-        const std::span<HostReducer::Sum> first = ranks_[0].reducer.sums(), second = ranks_[1].reducer.sums();
-        for (std::size_t block = 0; block < first.size(); ++block) // both learn of all blocks
-            (block % 2 == 0 ? second : first)[block] = (block % 2 == 0 ? first : second)[block];
-        ranks_[1].reducer.end(vote);
-        return ranks_[0].reducer.end(vote);
+        const std::function<void()> end_second = [this, &others] { second_.end(others); };
+        ender_.start(end_second);
+        StepVerdict verdict = first_.end(vote);
+        ender_.get();
+        ends_ = true;
+        watcher_.get();
+        return verdict;
     }
 
     void hand_over(std::size_t tower) const override {
-        for (const Rank& rank : ranks_) rank.reducer.hand_over(tower);
+        if (tower < first_towers_) return first_.hand_over(tower);
+        second_.hand_over(0);
     }
     void load(std::span<const float> state) override {
-        for (Rank& rank : ranks_) rank.reducer.load(state);
+        first_.load(state);
+        second_.load({});
     }
     void save(std::span<float> state) override {
-        for (Rank& rank : ranks_) rank.reducer.save(state);
+        second_.save({});
+        first_.save(state);
     }
     void save_gradients(std::span<float> gradients) override {
-        for (Rank& rank : ranks_) rank.reducer.save_gradients(gradients);
+        second_.save_gradients({});
+        first_.save_gradients(gradients);
     }
 
 private:
-    struct Rank {
-        Rank(TwoRanks& both, std::size_t index, OpenOptions host, const UpdateSpec& spec,
-             const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
-            : reducer(alone(host), Milestones::Spin::zero(), spec, towers, buckets, {index, 2}),
-              task([&both, index] { both.work(index); }) {}
-        /// With one thread, give() returns when the reducer has done its work.
-        static OpenOptions alone(OpenOptions host) {
-            host.threads = 1;
-            return host;
-        }
-
-        HostReducer reducer;
-        std::minstd_rand random{std::random_device()()};
-        std::atomic<std::size_t> done = 0; ///< buckets
-        std::function<void()> task;
-        Worker worker; // last: it uses the others
-    };
-
-    void work(std::size_t index) {
-        Rank& rank = ranks_[index];
-        for (std::size_t have = 0; have < buckets_ && !given_.has_failed();) {
-            std::this_thread::sleep_for(std::chrono::microseconds(rank.random() % 200));
-            if (index == 1) exchanged_.advance(lists_.count());
-            const std::size_t given = given_.count();
-            if (given == have) continue;
-            rank.reducer.give(have += 1 + rank.random() % (given - have));
-            rank.done = rank.reducer.complete().count();
-            complete_.advance(std::min(ranks_[0].done.load(), ranks_[1].done.load()));
+    /// Counts what is complete on both.
+    void watch() {
+        while (!ends_) {
+            const auto least = [](const Milestones& one, const Milestones& other) {
+                return std::min(one.count(), other.count());
+            };
+            if (first_.complete().has_failed() || second_.complete().has_failed()) {
+                complete_.fail();
+                exchanged_.fail();
+                return;
+            }
+            complete_.advance(least(first_.complete(), second_.complete()));
+            exchanged_.advance(least(first_.exchanged(), second_.exchanged()));
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
     }
 
-    std::size_t buckets_;
-    Milestones given_, lists_, complete_, exchanged_;
-    std::array<Rank, 2> ranks_; // last: their threads use the others
+    std::vector<std::unique_ptr<Transport>> transports_;
+    const std::size_t first_towers_;
+    std::array<Courier, 2> couriers_;
+    Milestones complete_, exchanged_;
+    RankedReducer first_, second_;
+    std::size_t listed_ = 0; ///< the first rank's towers in the step
+    std::atomic<bool> ends_ = false;
+    std::function<void()> watch_ = [this] { watch(); };
+    Worker watcher_, ender_; // last: they use the others
 };
 
 } // namespace
 
-std::unique_ptr<GradientReducer> make_two_ranks(const OpenOptions& host, Milestones::Spin,
+std::unique_ptr<GradientReducer> make_two_ranks(const OpenOptions& host, Milestones::Spin spin,
                                                 const UpdateSpec& spec, std::vector<StagedByTower> towers,
                                                 std::span<const ArenaRange> buckets) {
-    return std::make_unique<TwoRanks>(host, spec, towers, buckets);
+    return std::make_unique<TwoRanks>(host, spin, spec, towers, buckets);
 }
 
 MakeReducer reducer_of_this_run() {

@@ -1,12 +1,12 @@
-// A reducer as several processes have one: two ranks, of which each owns every other block of the state.
+// The reducer of several ranks, with two of them in this process.
 #pragma once
 
 #include "engine/reduce/gradient_reducer.h"
 
 namespace towers::test {
 
-/// Both ranks are in this process and have the same towers. They work late, in pauses that are drawn anew in
-/// each run, so that buckets and exchanges are complete at any time after they were given.
+/// The last tower belongs to the second rank, and all others to the first; a single tower to the first. So
+/// sums have the bits of one process.
 std::unique_ptr<GradientReducer> make_two_ranks(const OpenOptions& host, Milestones::Spin spin,
                                                 const UpdateSpec& spec, std::vector<StagedByTower> towers,
                                                 std::span<const ArenaRange> buckets);

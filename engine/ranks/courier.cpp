@@ -1,0 +1,356 @@
+#include "engine/ranks/courier.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace towers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds, std::chrono::microseconds;
+
+constexpr int head_tag = 0, body_tag = 1;
+/// Of a message that goes with its head.
+constexpr std::size_t most_in_head = std::size_t(16) << 10;
+/// Of a message's body at once.
+constexpr std::size_t body_part = std::size_t(64) << 20;
+constexpr milliseconds heart_rate(500), look_rate(100);
+constexpr std::chrono::duration<double> hurried_silence(1.5);
+
+struct Head {
+    Topic topic;
+    std::uint32_t reserved;
+    std::uint64_t bytes;
+};
+
+/// Sleeps are as long as they say, not longer by the usual 50 us.
+void sleep_exactly() { prctl(PR_SET_TIMERSLACK, 1000UL); }
+
+/// A descriptor that can be read when the process has ended; -1: none.
+int open_process(int pid) {
+#ifdef SYS_pidfd_open
+    return int(syscall(SYS_pidfd_open, pid, 0));
+#else
+    return (void)pid, -1;
+#endif
+}
+
+bool has_ended_process(int process) {
+    pollfd ended{process, POLLIN, 0};
+    return poll(&ended, 1, 0) > 0;
+}
+
+} // namespace
+
+Courier::Courier(std::unique_ptr<Transport> transport, CourierOptions options)
+    : transport_(std::move(transport)), options_(std::move(options)), rank_(transport_->rank()),
+      size_(transport_->size()), library_(transport_->name()), peers_(size_), silence_(options_.silence) {
+    for (Peer& peer : peers_) peer.heard = Clock::now();
+    thread_ = std::thread([this] { work(); });
+}
+
+void Courier::close() {
+    if (closing_.exchange(true)) return;
+    send_all(Topic::farewell, {});
+    wake();
+}
+
+Courier::~Courier() {
+    close();
+    thread_.join();
+    for (const Peer& peer : peers_)
+        if (peer.process >= 0) ::close(peer.process);
+}
+
+void Courier::send(unsigned to, Topic topic, Bytes bytes) {
+    {
+        const std::lock_guard lock(mutex_);
+        peers_.at(to).out.push_back({topic, std::move(bytes)});
+        woken_ = true;
+    }
+    work_to_do_.notify_one();
+}
+
+void Courier::send_all(Topic topic, const Bytes& bytes) {
+    for (unsigned to = 0; to < size_; ++to)
+        if (to != rank_) send(to, topic, bytes);
+}
+
+Bytes Courier::receive(unsigned from, Topic topic) {
+    std::unique_lock lock(mutex_);
+    auto& received = peers_.at(from).received[topic];
+    changed_.wait(lock, [&] { return !received.empty() || gone_; });
+    if (received.empty()) throw PeerGone(*gone_);
+    Bytes bytes = std::move(received.front());
+    received.pop_front();
+    return bytes;
+}
+
+void Courier::on(Topic topic, std::function<void(unsigned, Bytes)> take) {
+    const std::lock_guard moving(moving_); // no message is being delivered
+    std::vector<std::pair<unsigned, Bytes>> earlier;
+    {
+        const std::lock_guard lock(mutex_);
+        for (unsigned from = 0; take && from < size_; ++from)
+            for (Bytes& bytes : std::exchange(peers_[from].received[topic], {}))
+                earlier.emplace_back(from, std::move(bytes));
+        takers_[topic] = take;
+    }
+    for (auto& [from, bytes] : earlier) take(from, std::move(bytes));
+}
+
+std::vector<Bytes> Courier::gather_all(Topic topic, const Bytes& own) {
+    send_all(topic, own);
+    std::vector<Bytes> all(size_);
+    all[rank_] = own;
+    for (unsigned from = 0; from < size_; ++from)
+        if (from != rank_) all[from] = receive(from, topic);
+    return all;
+}
+
+void Courier::add(Carried& work) {
+    const std::lock_guard moving(moving_);
+    const std::lock_guard lock(mutex_);
+    if (gone_) return work.stop();
+    carried_.push_back(&work);
+}
+
+void Courier::remove(Carried& work) {
+    const std::lock_guard moving(moving_);
+    const std::lock_guard lock(mutex_);
+    std::erase(carried_, &work);
+}
+
+void Courier::wake() {
+    {
+        const std::lock_guard lock(mutex_);
+        woken_ = true;
+    }
+    work_to_do_.notify_one();
+}
+
+void Courier::watch_process(unsigned peer, int pid) {
+    const std::lock_guard lock(mutex_);
+    if (const int process = open_process(pid); process >= 0) peers_.at(peer).process = process;
+}
+
+void Courier::hurry() {
+    const std::lock_guard lock(mutex_);
+    silence_ = std::min(silence_, hurried_silence);
+}
+
+void Courier::tell_failure(int code, const std::string& line) {
+    Bytes bytes(sizeof code + line.size());
+    std::memcpy(bytes.data(), &code, sizeof code);
+    std::memcpy(bytes.data() + sizeof code, line.data(), line.size());
+    send_all(Topic::failure, bytes);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(2), [this] {
+        return gone_ || std::ranges::all_of(peers_, [](const Peer& peer) { return peer.out.empty(); });
+    });
+}
+
+void Courier::abort(int code) {
+    const std::unique_lock moving(moving_, std::try_to_lock); // or the thread hangs within the transport
+    transport_->abort(code);
+    std::abort(); // for compilers that do not believe the line above
+}
+
+void Courier::work() {
+    sleep_exactly();
+    constexpr microseconds shortest(10), longest(200), idle(1000);
+    constexpr milliseconds alert(20); // after something has moved
+    microseconds pause = shortest;
+    Clock::time_point moved = Clock::now();
+    while (true) {
+        bool waits = false, moves = false;
+        try {
+            const std::lock_guard moving(moving_);
+            look_after_peers();
+            moves = move();
+            std::vector<Carried*> carried;
+            {
+                const std::lock_guard lock(mutex_);
+                if (gone_) return;
+                carried = carried_;
+            }
+            for (Carried* const each : carried) {
+                const Carried::State state = each->advance(*transport_);
+                moves = moves || state == Carried::State::moved;
+                waits = waits || state == Carried::State::waiting;
+            }
+            if (has_ended()) return;
+        } catch (const PeerGone& gone) {
+            return lose(gone);
+        } catch (const TransportError& error) {
+            return lose(PeerGone(rank_, error.what()));
+        }
+        if (moves) {
+            moved = Clock::now();
+            pause = shortest;
+            continue;
+        }
+        const bool is_alert = waits || Clock::now() - moved < alert;
+        std::unique_lock lock(mutex_);
+        work_to_do_.wait_for(lock, is_alert ? pause : idle, [this] { return woken_; });
+        woken_ = false;
+        pause = std::min(2 * pause, longest);
+    }
+}
+
+/// Carries the messages as far as they can go. Returns whether something has moved.
+bool Courier::move() {
+    bool moved = false;
+    for (unsigned peer = 0; peer < size_; ++peer) {
+        if (peer == rank_) continue;
+        while (send_to(peer)) moved = true;
+        while (receive_from(peer)) moved = true;
+    }
+    return moved;
+}
+
+/// Returns whether something has moved.
+bool Courier::send_to(unsigned to) {
+    Peer& peer = peers_[to];
+    const Message* message = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        if (peer.out.empty()) return false;
+        message = &peer.out.front(); // stays where it is
+    }
+    const std::span<const std::byte> bytes = message->bytes;
+    if (peer.head_out.empty()) {
+        const Head head{message->topic, 0, bytes.size()};
+        peer.gone_bytes = bytes.size() <= most_in_head ? bytes.size() : 0;
+        peer.head_out.resize(sizeof head + peer.gone_bytes);
+        std::memcpy(peer.head_out.data(), &head, sizeof head);
+        std::ranges::copy(bytes.first(peer.gone_bytes), peer.head_out.begin() + sizeof head);
+        peer.sent = transport_->send(to, head_tag, peer.head_out);
+        sent_bytes_ += peer.head_out.size();
+        return true;
+    }
+    if (!transport_->test(peer.sent)) return false;
+    if (peer.gone_bytes < bytes.size()) {
+        const auto part = bytes.subspan(peer.gone_bytes, std::min(body_part, bytes.size() - peer.gone_bytes));
+        peer.sent = transport_->send(to, body_tag, part);
+        peer.gone_bytes += part.size();
+        sent_bytes_ += part.size();
+        return true;
+    }
+    peer.head_out.clear();
+    const std::lock_guard lock(mutex_);
+    peer.out.pop_front();
+    changed_.notify_all();
+    return true;
+}
+
+/// Returns whether something has moved.
+bool Courier::receive_from(unsigned from) {
+    Peer& peer = peers_[from];
+    if (peer.said_farewell) return false;
+    const auto expect_head = [&] {
+        peer.head_in.resize(sizeof(Head) + most_in_head);
+        peer.comes = transport_->receive(from, head_tag, peer.head_in);
+    };
+    if (peer.comes == nullptr) expect_head();
+    std::size_t received = 0;
+    if (!transport_->test(peer.comes, &received)) return false;
+    peer.heard = Clock::now();
+    if (peer.in) {
+        peer.come_bytes += received;
+    } else {
+        Head head{};
+        std::memcpy(&head, peer.head_in.data(), sizeof head);
+        peer.in.emplace(Message{head.topic, Bytes(head.bytes)});
+        peer.come_bytes = received - sizeof head;
+        std::copy_n(peer.head_in.begin() + sizeof head, peer.come_bytes, peer.in->bytes.begin());
+    }
+    if (const std::span<std::byte> rest = std::span(peer.in->bytes).subspan(peer.come_bytes); !rest.empty()) {
+        peer.comes = transport_->receive(from, body_tag, rest.first(std::min(body_part, rest.size())));
+        return true;
+    }
+    Message message = std::move(*peer.in);
+    peer.in.reset();
+    deliver(from, std::move(message));
+    return true;
+}
+
+void Courier::deliver(unsigned from, Message message) {
+    switch (message.topic) {
+    case Topic::heartbeat:
+        return;
+    case Topic::failure: {
+        int code = 0;
+        std::memcpy(&code, message.bytes.data(), sizeof code);
+        const auto* const text = reinterpret_cast<const char*>(message.bytes.data());
+        throw PeerGone(from, {text + sizeof code, message.bytes.size() - sizeof code}, code);
+    }
+    case Topic::farewell: {
+        const std::lock_guard lock(mutex_);
+        peers_[from].said_farewell = true;
+        return;
+    }
+    default:
+        break;
+    }
+    std::function<void(unsigned, Bytes)> take;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = takers_.find(message.topic);
+        if (found != takers_.end()) take = found->second;
+        if (!take) peers_[from].received[message.topic].push_back(std::move(message.bytes));
+    }
+    if (take) return take(from, std::move(message.bytes));
+    changed_.notify_all();
+}
+
+/// Tells the peers now and then that this rank lives, and looks whether they do.
+void Courier::look_after_peers() {
+    const Clock::time_point now = Clock::now();
+    if (now - looked_ < look_rate) return;
+    // A pause of this process, as of a stopped one, says nothing about the others.
+    const bool paused = looked_ != Clock::time_point() && now - looked_ > heart_rate;
+    looked_ = now;
+    const bool beats = now - beaten_ >= heart_rate;
+    if (beats) beaten_ = now;
+    const std::lock_guard lock(mutex_);
+    for (unsigned i = 0; i < size_; ++i) {
+        Peer& peer = peers_[i];
+        if (i == rank_ || peer.said_farewell) continue;
+        if (paused) peer.heard = now;
+        if (beats && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
+        if (peer.process >= 0 && has_ended_process(peer.process) && peer.seen_ended++ > 0)
+            throw PeerGone(i, "its process has ended"); // its last messages have had time to come
+        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
+            throw PeerGone(i, fmt::format("it has not answered for {:.0f} s", silent.count()));
+    }
+}
+
+bool Courier::has_ended() {
+    if (!closing_) return false;
+    const std::lock_guard lock(mutex_);
+    for (unsigned i = 0; i < size_; ++i)
+        if (i != rank_ && !(peers_[i].said_farewell && peers_[i].out.empty())) return false;
+    return true;
+}
+
+/// Wakes all who wait.
+void Courier::lose(const PeerGone& gone) {
+    std::vector<Carried*> carried;
+    {
+        const std::lock_guard lock(mutex_);
+        gone_ = gone;
+        carried = carried_;
+    }
+    for (Carried* const each : carried) each->stop();
+    changed_.notify_all();
+    if (options_.gone) options_.gone(gone);
+}
+
+} // namespace towers

@@ -1,0 +1,553 @@
+#include "engine/reduce/ranked_reducer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace towers {
+namespace {
+
+constexpr int sums_tag = Courier::first_free_tag, parameters_tag = sums_tag + 1;
+/// Messages of a stream that are on their way at once.
+constexpr std::size_t window = 8;
+constexpr std::size_t block_bytes = std::size_t(64) << 10;
+
+std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
+    std::vector<Slice> its;
+    std::ranges::copy_if(slices, std::back_inserter(its),
+                         [owner](const Slice& slice) { return slice.owner == owner; });
+    return its;
+}
+
+std::size_t bytes_of(std::span<const Slice> slices) {
+    std::size_t bytes = 0;
+    for (const Slice& slice : slices) bytes += slice.range.bytes;
+    return bytes;
+}
+
+/// Writes plain values one after another, each at a multiple of 8 bytes.
+class Writer {
+public:
+    template<class T>
+    void put(std::span<const T> values) {
+        const std::size_t begin = bytes_.size();
+        bytes_.resize(begin + (values.size_bytes() + 7) / 8 * 8);
+        if (!values.empty()) std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
+    }
+    template<class T>
+    void put(const T& value) {
+        put(std::span<const T>(&value, 1));
+    }
+    Bytes take() { return std::move(bytes_); }
+
+private:
+    Bytes bytes_;
+};
+
+/// Reads them again. Peers are the same program.
+class Reader {
+public:
+    explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+    template<class T>
+    std::span<const T> get(std::size_t count) {
+        const std::span<const std::byte> its = bytes_.subspan(at_, count * sizeof(T));
+        at_ = std::min(bytes_.size(), at_ + (its.size() + 7) / 8 * 8);
+        return {reinterpret_cast<const T*>(its.data()), count};
+    }
+    template<class T>
+    T get() {
+        return get<T>(1)[0];
+    }
+    bool has_more() const { return at_ < bytes_.size(); }
+
+private:
+    std::span<const std::byte> bytes_;
+    std::size_t at_ = 0;
+};
+
+struct ListsHead {
+    std::uint64_t step, exchange, towers;
+};
+
+struct VoteHead {
+    std::uint64_t counts, requests, towers, report_bytes;
+    HostReducer::Sum sum;
+};
+
+} // namespace
+
+bool SliceStream::advance(Transport& transport, std::size_t buckets,
+                          const std::function<std::span<std::byte>(const Slice&)>& memory,
+                          const std::function<void(const Slice&, std::size_t)>& ended) {
+    bool moved = false;
+    while (true) {
+        while (begun_ < slices_.size() && slices_[begun_].bucket < buckets && on_their_way_.size() < window) {
+            const std::span<std::byte> its = memory(slices_[begun_++]);
+            on_their_way_.push_back(
+                {sends_ ? transport.send(peer_, tag_, its) : transport.receive(peer_, tag_, its),
+                 its.size()});
+            moved = true;
+        }
+        if (on_their_way_.empty()) return moved;
+        auto& [transfer, bytes] = on_their_way_.front();
+        if (!transport.test(transfer, sends_ ? nullptr : &bytes)) return moved;
+        ended(slices_[ended_++], bytes);
+        on_their_way_.pop_front();
+        moved = true;
+    }
+}
+
+RankSum::RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
+                 std::span<const ArenaRange> buckets)
+    : towers_(std::move(towers)), undone_(buckets.size()), complete_(spin) {
+    if (towers_.size() < 2) return;
+    host_ = open_host_device({.threads = 1, .exact_products = host.exact_products});
+    memory_ = host_->allocate(towers_[0].size_bytes(), Memory::staging);
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+        const auto& [offset, bytes] = buckets[bucket];
+        for (std::size_t done = 0; done < bytes; done += block_bytes)
+            blocks_.push_back({{offset + done, std::min(block_bytes, bytes - done)}, bucket});
+        ready_.push_back(blocks_.size());
+    }
+    const std::size_t threads = std::clamp<std::size_t>(blocks_.size() / 4, 1, cpu_threads(host.threads));
+    team_ = std::make_unique<Team>(threads, spin,
+                                   [this](std::size_t, std::size_t block, std::size_t) { add_up(block); });
+}
+
+void RankSum::begin(std::span<const std::size_t> towers) {
+    active_.assign(towers.begin(), towers.end());
+    complete_.restart();
+    given_ = 0;
+    if (active_.size() < 2) return;
+    for (std::atomic<std::size_t>& undone : undone_) undone = 1;
+    for (const Block& block : blocks_) ++undone_[block.bucket];
+    team_->begin();
+}
+
+void RankSum::give(std::size_t buckets) {
+    if (active_.size() < 2) {
+        complete_.advance(buckets);
+        return;
+    }
+    for (; given_ < buckets; ++given_) count_done(given_);
+    if (buckets > 0) team_->release(ready_[buckets - 1]);
+}
+
+void RankSum::count_done(std::size_t bucket) {
+    if (--undone_[bucket] > 0) return;
+    std::size_t done = complete_.count();
+    while (done < undone_.size() && undone_[done] == 0) ++done;
+    complete_.advance(done);
+}
+
+/// Adds up in the order of the towers.
+void RankSum::add_up(std::size_t index) {
+    const Block& block = blocks_[index];
+    const std::span<float> sum = part(memory_.host<float>(), block.range);
+    std::ranges::copy(part(towers_[active_[0]], block.range), sum.begin());
+    for (std::size_t i = 1; i < active_.size(); ++i) {
+        const std::span<const float> more = part(towers_[active_[i]], block.range);
+        for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += more[k];
+    }
+    count_done(block.bucket);
+}
+
+void RankSum::fail() {
+    if (active_.size() > 1) team_->cancel();
+    complete_.fail();
+}
+
+void RankSum::end() {
+    if (active_.size() > 1) team_->end();
+}
+
+std::span<const float> RankSum::sums() const {
+    if (active_.empty()) return {};
+    return active_.size() == 1 ? towers_[active_[0]] : memory_.host<float>();
+}
+
+RankedReducer::Peer::Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own)
+    : gradients(bytes_of(own) / sizeof(float)), give(peer, sums_tag, true, its),
+      take(peer, sums_tag, false, own), hand_over(peer, parameters_tag, true, own),
+      receive(peer, parameters_tag, false, its) {}
+
+RankedReducer::RankedReducer(Courier& courier, const OpenOptions& host, Milestones::Spin spin,
+                             const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
+                             std::span<const ArenaRange> buckets)
+    : courier_(courier), layout_(*spec.layout), buckets_(buckets.size()),
+      slices_(deal_slices(buckets, courier.size(), spec.optimizer->clip_norm.has_value())), towers_(towers),
+      sum_(
+          host, spin,
+          [&] {
+              std::vector<std::span<const float>> gradients;
+              for (const StagedByTower& tower : towers) gradients.emplace_back(tower.gradients);
+              return gradients;
+          }(),
+          buckets),
+      updater_(host, spin, spec, part_of_this_rank(towers), buckets), arrived_(spin), complete_(spin),
+      exchanged_(spin) {
+    update_ = [this] {
+        for (std::size_t bucket = 1;
+             bucket <= buckets_ && arrived_.wait_for(bucket) == Milestones::Outcome::passed; ++bucket) {
+            bucket = std::max(bucket, std::min(arrived_.count(), buckets_));
+            updater_.give(bucket);
+            courier_.wake();
+        }
+    };
+    courier_.on(Topic::lists, [this](unsigned from, const Bytes& message) { take_lists(from, message); });
+    courier_.on(Topic::step_failed, [this](unsigned, const Bytes& message) {
+        failed_step_ = std::max(failed_step_.load(), Reader(message).get<std::uint64_t>());
+        if (stepping_ && failed_step_ == step_) fail_waiting();
+    });
+    courier_.add(*this);
+}
+
+RankedReducer::~RankedReducer() {
+    courier_.remove(*this);
+    courier_.on(Topic::lists, nullptr);
+    courier_.on(Topic::step_failed, nullptr);
+}
+
+/// Makes what the peers send, too.
+RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towers) {
+    RankPart rank;
+    rank.own = of(slices_, courier_.rank());
+    for (unsigned peer = 0; peer < courier_.size(); ++peer) {
+        if (peer == courier_.rank()) {
+            rank.inputs.push_back({sum_.of_several(), false});
+            continue;
+        }
+        const auto [made, _] = peers_.try_emplace(peer, peer, of(slices_, peer), rank.own);
+        rank.inputs.push_back({made->second.gradients, true});
+    }
+    for (const StagedByTower& tower : towers) {
+        rank.inputs.push_back({tower.gradients, false});
+        rank.outputs.push_back(tower.parameters);
+    }
+    std::size_t place = 0;
+    for (const Slice& slice : rank.own) {
+        places_[slice.range.offset] = place;
+        place += slice.range.bytes;
+    }
+    return rank;
+}
+
+void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
+    ++step_;
+    active_.assign(towers.begin(), towers.end());
+    for (Milestones* each : {&arrived_, &complete_, &exchanged_, &drained_}) each->restart();
+    failed_ = spoiled_ = false;
+    {
+        const std::lock_guard lock(lists_mutex_);
+        listed_ = 0;
+        std::erase_if(lists_, [this](const auto& entry) { return entry.first.first < step_; });
+    }
+    for (auto& [rank, peer] : peers_)
+        for (SliceStream* each : {&peer.give, &peer.take, &peer.hand_over, &peer.receive}) each->restart();
+    sum_.begin(towers);
+    sums_ = sum_.sums();
+    std::vector<std::size_t> inputs; // in the order of the ranks
+    for (unsigned rank = 0; rank < courier_.size(); ++rank)
+        if (rank != courier_.rank() || active_.size() > 1)
+            inputs.push_back(rank);
+        else if (active_.size() == 1)
+            inputs.push_back(courier_.size() + active_[0]);
+    updater_.begin(numbers, inputs, active_);
+    worker_.start(update_);
+    stepping_ = true;
+    if (failed_step_ == step_) fail_waiting();
+    if (is_gone_) stop();
+    look_for_lists();
+    courier_.wake();
+}
+
+void RankedReducer::give(std::size_t buckets) {
+    sum_.give(buckets);
+    courier_.wake();
+}
+
+/// Advances the step on the communication thread.
+Carried::State RankedReducer::advance(Transport& transport) {
+    if (!stepping_) return State::idle;
+    if (updater_.complete().has_failed() && !failed_) fail();
+    bool moved = false;
+    std::size_t arrived = sum_.complete().count(), complete = updater_.complete().count();
+    // Each rank begins with another peer, so that not all send to the same one.
+    for (unsigned i = 1; i < courier_.size(); ++i) {
+        const unsigned rank = (courier_.rank() + i) % courier_.size();
+        Peer& peer = peers_.at(rank);
+        moved = send_and_receive(transport, peer) || moved;
+        arrived = std::min(arrived, peer.take.buckets(buckets_));
+        complete = std::min(complete, peer.receive.buckets(buckets_));
+    }
+    if (!failed_ && !spoiled_) {
+        arrived_.advance(arrived);
+        complete_.advance(complete);
+    }
+    const bool done = std::ranges::all_of(peers_, [](const auto& entry) {
+        const Peer& peer = entry.second;
+        return peer.give.is_done() && peer.take.is_done() && peer.hand_over.is_done() &&
+               peer.receive.is_done();
+    });
+    if (done && (failed_ || complete_.count() == buckets_)) {
+        stepping_ = false;
+        drained_.advance(1);
+        return State::moved;
+    }
+    return moved ? State::moved : State::waiting;
+}
+
+/// A step that has failed sends empty messages, so that every message that a peer expects comes.
+bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
+    const bool failed = failed_;
+    const auto own_part = [](std::span<const float> whole, const Slice& slice) {
+        const std::span<const float> its = part(whole, slice.range);
+        // A transport only reads what it sends.
+        return std::as_writable_bytes(std::span(const_cast<float*>(its.data()), its.size()));
+    };
+    const auto count = [this](const Slice&, std::size_t bytes) { courier_.count_sent(bytes); };
+    bool moved = peer.take.advance(
+        transport, buckets_,
+        [&](const Slice& slice) {
+            return std::as_writable_bytes(
+                part(std::span(peer.gradients), {places_.at(slice.range.offset), slice.range.bytes}));
+        },
+        [&](const Slice& slice, std::size_t bytes) {
+            if (bytes == 0) // a rank without a share, or a step that fails
+                std::ranges::fill(
+                    part(std::span(peer.gradients), {places_.at(slice.range.offset), slice.range.bytes}),
+                    0.f);
+        });
+    moved = peer.receive.advance(
+                transport, buckets_,
+                [&](const Slice& slice) {
+                    return std::as_writable_bytes(part(updater_.next_state(), slice.range));
+                },
+                [&](const Slice& slice, std::size_t bytes) { take_parameters(slice, bytes); }) ||
+            moved;
+    moved = peer.give.advance(
+                transport, failed ? buckets_ : sum_.complete().count(),
+                [&](const Slice& slice) {
+                    return failed || sums_.empty() ? std::span<std::byte>() : own_part(sums_, slice);
+                },
+                count) ||
+            moved;
+    moved = peer.hand_over.advance(
+                transport, failed ? buckets_ : updater_.complete().count(),
+                [&](const Slice& slice) {
+                    return failed ? std::span<std::byte>() : own_part(updater_.next_state(), slice);
+                },
+                count) ||
+            moved;
+    return moved;
+}
+
+/// Passes what a peer has updated on to the towers.
+void RankedReducer::take_parameters(const Slice& slice, std::size_t bytes) {
+    if (bytes < slice.range.bytes) spoiled_ = true; // the peer's word that the step fails comes, too
+    const std::size_t trained = layout_.trained().bytes, offset = slice.range.offset;
+    if (failed_ || spoiled_ || offset >= trained) return;
+    const ArenaRange range{offset, std::min(slice.range.bytes, trained - offset)};
+    for (const std::size_t tower : active_)
+        std::ranges::copy(part(std::span<const float>(updater_.next_state()), range),
+                          part(towers_[tower].parameters, range).begin());
+}
+
+/// A peer is gone, so no step can end.
+void RankedReducer::stop() {
+    is_gone_ = true;
+    fail_waiting();
+    drained_.fail();
+}
+
+void RankedReducer::fail_waiting() {
+    failed_ = true;
+    sum_.fail();
+    updater_.fail();
+    for (Milestones* each : {&arrived_, &complete_, &exchanged_}) each->fail();
+}
+
+void RankedReducer::fail() {
+    if (failed_.exchange(true)) return;
+    fail_waiting();
+    Writer message;
+    message.put(step_.load());
+    courier_.send_all(Topic::step_failed, message.take());
+}
+
+void RankedReducer::give_lists(std::size_t exchange, std::span<const Exchange* const> lists) {
+    {
+        const std::lock_guard lock(lists_mutex_);
+        if (exchange < listed_) return;
+        listed_ = exchange + 1;
+        Writer message;
+        message.put(ListsHead{step_, exchange, lists.size()});
+        for (const Exchange* each : lists) {
+            message.put(each->values);
+            for (const std::span<const float> given : each->given) message.put(given);
+        }
+        courier_.send_all(Topic::lists, message.take());
+    }
+    look_for_lists();
+}
+
+/// On the communication thread.
+void RankedReducer::take_lists(unsigned from, const Bytes& message) {
+    const auto head = Reader(message).get<ListsHead>();
+    {
+        const std::lock_guard lock(lists_mutex_);
+        Lists& lists = lists_[{head.step, head.exchange}];
+        lists.of_ranks.resize(courier_.size());
+        lists.of_ranks[from] = message;
+        ++lists.ranks;
+    }
+    look_for_lists();
+}
+
+/// Counts the exchanges for which everybody's lists are there.
+void RankedReducer::look_for_lists() {
+    const std::lock_guard lock(lists_mutex_);
+    std::size_t there = exchanged_.count();
+    const auto is_there = [this](std::size_t exchange) {
+        if (exchange >= listed_) return false;
+        if (courier_.size() == 1) return true;
+        const auto found = lists_.find({step_, exchange});
+        return found != lists_.end() && found->second.ranks + 1 == courier_.size();
+    };
+    while (is_there(there)) ++there;
+    exchanged_.advance(there);
+}
+
+void RankedReducer::merge(std::size_t exchange, std::span<const Exchange* const> lists,
+                          const Exchange& target) const {
+    std::vector<Exchange> others;
+    std::vector<const Exchange*> all;
+    {
+        const std::lock_guard lock(lists_mutex_);
+        const auto found = lists_.find({step_, exchange});
+        std::vector<std::size_t> firsts; // of each rank among the others
+        for (unsigned rank = 0; rank < courier_.size(); ++rank) {
+            firsts.push_back(others.size());
+            if (rank == courier_.rank()) continue;
+            Reader reader(found->second.of_ranks[rank]);
+            const auto head = reader.get<ListsHead>();
+            for (std::uint64_t tower = 0; tower < head.towers; ++tower) {
+                const auto values = reader.get<double>();
+                Exchange its{target.merge, values, {}, {}};
+                for (std::size_t list = 0; list < its.given.size(); ++list)
+                    its.given[list] = reader.get<float>(target.given[list].size());
+                others.push_back(its);
+            }
+        }
+        firsts.push_back(others.size());
+        for (unsigned rank = 0; rank < courier_.size(); ++rank) {
+            if (rank == courier_.rank()) all.insert(all.end(), lists.begin(), lists.end());
+            for (std::size_t i = firsts[rank]; i < firsts[rank + 1]; ++i) all.push_back(&others[i]);
+        }
+    }
+    towers::merge(all, target); // the messages stay until the next step begins
+}
+
+StepVerdict RankedReducer::end(const StepVote& vote) {
+    if (!vote.counts) fail();
+    HostReducer::Sum sum;
+    std::exception_ptr failure;
+    const auto attempt = [&](auto&& work) {
+        try {
+            work();
+        } catch (...) {
+            if (!failure) failure = std::current_exception();
+            fail();
+        }
+    };
+    attempt([&] { worker_.get(); });
+    attempt([&] { sum_.end(); });
+    attempt([&] { sum = updater_.end_work(); });
+    const bool drained = drained_.wait_for(1) == Milestones::Outcome::passed;
+    Bytes own;
+    if (drained) {
+        Writer message;
+        message.put(VoteHead{.counts = vote.counts && !failure,
+                             .requests = vote.requests,
+                             .towers = vote.cross_entropies.size(),
+                             .report_bytes = vote.report.size(),
+                             .sum = sum});
+        message.put(vote.cross_entropies);
+        message.put(vote.report);
+        own = message.take();
+    }
+    const std::vector<Bytes> votes = courier_.gather_all(Topic::vote, own); // throws if a peer is gone
+    if (failure) std::rethrow_exception(failure);
+    StepVerdict verdict{{}, true, 0, {}};
+    std::vector<float> cross_entropies;
+    HostReducer::Sum all;
+    for (const Bytes& each : votes) {
+        Reader reader(each);
+        const auto head = reader.get<VoteHead>();
+        verdict.counts = verdict.counts && head.counts != 0;
+        verdict.requests |= std::uint32_t(head.requests);
+        all.decay += head.sum.decay;
+        all.nonfinite += head.sum.nonfinite;
+        const std::span<const float> its = reader.get<float>(head.towers);
+        cross_entropies.insert(cross_entropies.end(), its.begin(), its.end());
+        const std::span<const std::byte> report = reader.get<std::byte>(head.report_bytes);
+        verdict.reports.emplace_back(report.begin(), report.end());
+    }
+    if (!verdict.counts) return verdict;
+    verdict.results = sum_up(cross_entropies, all.decay, all.nonfinite);
+    if (verdict.results.finite) updater_.replace();
+    return verdict;
+}
+
+void RankedReducer::load(std::span<const float> state) {
+    if (courier_.rank() == 0) {
+        const auto bytes = std::as_bytes(state);
+        courier_.send_all(Topic::state, {bytes.begin(), bytes.end()});
+        return updater_.load(state);
+    }
+    const Bytes bytes = courier_.receive(0, Topic::state);
+    updater_.load({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+}
+
+void RankedReducer::save(std::span<float> state) {
+    const std::vector<ArenaRange> own = updater_.own_parts();
+    if (courier_.rank() > 0) return send_parts(own, updater_.state());
+    updater_.save(state);
+    take_parts(state);
+}
+
+void RankedReducer::save_gradients(std::span<float> gradients) {
+    std::vector<ArenaRange> own;
+    for (const Slice& slice : of(slices_, courier_.rank())) own.push_back(slice.range);
+    std::vector<float> memory;
+    if (courier_.rank() > 0) memory.resize(layout_.updated_bytes / sizeof(float));
+    const std::span<float> whole = courier_.rank() > 0 ? std::span(memory) : gradients;
+    updater_.save_gradients(whole);
+    if (courier_.rank() > 0)
+        send_parts(own, whole);
+    else
+        take_parts(whole);
+}
+
+/// Sends parts to rank 0.
+void RankedReducer::send_parts(std::span<const ArenaRange> parts, std::span<const float> whole) {
+    Writer message;
+    for (const ArenaRange& range : parts) {
+        message.put(range);
+        message.put(part(whole, range));
+    }
+    courier_.send(0, Topic::state, message.take());
+}
+
+/// Puts the parts of all other ranks into their places.
+void RankedReducer::take_parts(std::span<float> whole) {
+    for (unsigned rank = 1; rank < courier_.size(); ++rank) {
+        const Bytes message = courier_.receive(rank, Topic::state);
+        for (Reader reader(message); reader.has_more();) {
+            const auto range = reader.get<ArenaRange>();
+            std::ranges::copy(reader.get<float>(range.bytes / sizeof(float)), part(whole, range).begin());
+        }
+    }
+}
+
+} // namespace towers

@@ -1,0 +1,30 @@
+#include "engine/reduce/slices.h"
+
+#include <algorithm>
+
+namespace towers {
+namespace {
+
+constexpr std::size_t least_bytes = std::size_t(8) << 10, alignment = 256;
+
+} // namespace
+
+std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ranks, bool whole) {
+    std::vector<Slice> slices;
+    unsigned next = 0; // goes on from bucket to bucket, so that all ranks get equally many
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+        const ArenaRange& range = buckets[bucket];
+        const std::size_t parts = whole ? 1 : std::clamp<std::size_t>(range.bytes / least_bytes, 1, ranks);
+        const auto cut = [&](std::size_t part) {
+            return part == parts ? range.bytes : range.bytes * part / parts / alignment * alignment;
+        };
+        for (std::size_t part = 0; part < parts; ++part) {
+            slices.push_back(
+                {{range.offset + cut(part), cut(part + 1) - cut(part)}, bucket, whole ? 0 : next});
+            next = (next + 1) % ranks;
+        }
+    }
+    return slices;
+}
+
+} // namespace towers
