@@ -75,18 +75,19 @@ std::string operands_of(const Trainer& trainer, std::size_t tower) {
     const std::shared_ptr<Tuning>& tuning = trainer.options().tuning;
     // Only choices make anything else of float32: nothing needs to be planned again.
     if (allowed == Precision::fp32 && (tuning == nullptr || !tuning->has_choices())) return {};
-    const Tower& its = trainer.tower(tower);
-    if (its.share() == 0) return {}; // it has no plan, for instance since it failed while it was tuned
-    const std::string text = describe(operand_parts(its.session().device(), its.plan()), allowed);
+    const Tower* const its = trainer.own_tower(tower);
+    // An idle one has no plan; it may have failed while it was tuned.
+    if (its == nullptr || its->share() == 0) return {};
+    const std::string text = describe(operand_parts(its->session().device(), its->plan()), allowed);
     return text.empty() ? text : "; " + text;
 }
 
 void print_towers(const Trainer& trainer) {
     const std::vector<unsigned> examples = trainer.shares();
     for (std::size_t i = 0; i < examples.size(); ++i) {
-        const Tower& tower = trainer.tower(i);
-        const std::string pieces = to_string(tower.at_once());
-        fmt::print("tower_{}: {} ({}), {} a step{}{}{}\n", i, tower.info().id, tower.info().name,
+        const TowerFacts tower = trainer.facts(i);
+        const std::string pieces = to_string(tower.at_once);
+        fmt::print("tower_{}: {} ({}), {} a step{}{}{}\n", i, tower.name, tower.info.name,
                    count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces,
                    operands_of(trainer, i));
     }

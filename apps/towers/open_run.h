@@ -31,7 +31,7 @@ void print_new_layers(const Beginning& beginning);
 void print_frozen(const Model& model);
 
 /// `; 81.2 % of the multiplications in bf16`: what the products of a tower with examples round. "" if the run
-/// is in fp32.
+/// is in fp32 or the tower of another process.
 std::string operands_of(const Trainer& trainer, std::size_t tower);
 
 /// Prints each tower's device and its share of the next step.

@@ -28,12 +28,12 @@ std::size_t width_of(std::size_t title, const std::vector<PlacedOperation>& oper
 
 std::string title_of(const Trainer& trainer, const Placement& placement) {
     const std::vector<std::size_t>& towers = placement.towers;
-    const Tower& first = trainer.tower(towers[0]);
-    const std::string pieces = to_string(first.at_once());
+    const TowerFacts first = trainer.facts(towers[0]);
+    const std::string pieces = to_string(first.at_once);
     return fmt::format("{}: {} ({}), {} a step{}{}{}",
                        listed(towers, [](std::size_t i) { return fmt::format("tower_{}", i); }),
-                       listed(towers, [&](std::size_t i) { return trainer.tower(i).info().id; }),
-                       as_printable(first.info().name), count_of(placement.share, "example"),
+                       listed(towers, [&](std::size_t i) { return trainer.facts(i).name; }),
+                       as_printable(first.info.name), count_of(placement.share, "example"),
                        pieces.empty() ? "" : " in ", pieces, operands_of(trainer, towers[0]));
 }
 
@@ -87,7 +87,7 @@ PlacementLog placement_log(const Trainer& trainer, const std::vector<unsigned>& 
     for (Placement& each : placements(trainer, shares)) {
         PlacementLog::Table table{.placement = {}, .title = title_of(trainer, each), .processes = {}};
         for (const std::size_t tower : each.towers)
-            table.processes.push_back(tower_process(tower, trainer.tower(tower).info()));
+            table.processes.push_back(tower_process(tower, trainer.facts(tower).info));
         table.placement = std::move(each);
         log.tables.push_back(std::move(table));
     }

@@ -19,7 +19,7 @@ struct PlacementLog {
     std::vector<Table> tables;
 };
 
-/// Of the towers with these shares.
+/// See placements().
 PlacementLog placement_log(const Trainer& trainer, const std::vector<unsigned>& shares);
 
 /// A table of the operations for each kind of tower, in the order of the step.

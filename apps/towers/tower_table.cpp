@@ -27,13 +27,15 @@ std::string tower_table(const Trainer& trainer) {
     const double seconds = trainer.seconds();
     if (seconds == 0) return "";
     const std::vector<TowerUse>& uses = trainer.use();
+    std::vector<TowerFacts> facts;
+    for (std::size_t i = 0; i < uses.size(); ++i) facts.push_back(trainer.facts(i));
     if (uses.size() == 1)
-        return fmt::format("tower_0 ({}): step {}, {:.1f} examples/s of {}, {}{}\n",
-                           trainer.tower(0).info().id, trainer.steps_done() - 1,
-                           double(uses[0].examples) / seconds, count_of(uses[0].examples, "example"),
-                           mebibytes(trainer.tower(0).memory()), data_part(trainer));
+        return fmt::format("tower_0 ({}): step {}, {:.1f} examples/s of {}, {}{}\n", facts[0].name,
+                           trainer.steps_done() - 1, double(uses[0].examples) / seconds,
+                           count_of(uses[0].examples, "example"), mebibytes(facts[0].memory),
+                           data_part(trainer));
     std::size_t width = 6;
-    for (std::size_t i = 0; i < uses.size(); ++i) width = std::max(width, trainer.tower(i).info().id.size());
+    for (const TowerFacts& each : facts) width = std::max(width, each.name.size());
     const auto line = [&](const std::string& tower, const std::string& device, const auto&... columns) {
         return fmt::format("{:<9} {:<{}}  {:>5}  {:>10}  {:>7}  {:>7}  {:>7}  {:>7}  {:>9}\n", tower, device,
                            width, columns...);
@@ -48,10 +50,9 @@ std::string tower_table(const Trainer& trainer) {
         sum += rate;
         examples += its_examples;
         const double host = std::max(0.0, seconds - times.compute - times.copies - times.others);
-        table += line(fmt::format("tower_{}", i), trainer.tower(i).info().id, share,
-                      fmt::format("{:.1f}", rate), percent(times.compute, seconds),
-                      percent(times.copies, seconds), percent(times.others, seconds), percent(host, seconds),
-                      mebibytes(trainer.tower(i).memory()));
+        table += line(fmt::format("tower_{}", i), facts[i].name, share, fmt::format("{:.1f}", rate),
+                      percent(times.compute, seconds), percent(times.copies, seconds),
+                      percent(times.others, seconds), percent(host, seconds), mebibytes(facts[i].memory));
     }
     const double together = double(examples) / seconds;
     const auto& [averaging, waiting, data] = trainer.host_use();

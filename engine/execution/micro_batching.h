@@ -24,7 +24,7 @@ struct Splitting {
 /// How a tower computes its share.
 struct AtOnce {
     unsigned micro_batches = 1;
-    unsigned most = 0;     ///< examples in one
+    unsigned most = 0;     ///< examples in one; 0: the share is empty
     std::string reason;    ///< why not all at once, for the user; empty if memory is not the reason
     unsigned recorded = 0; ///< Share::micro_batches
     /// Why launches run in ways that need little scratch memory, for the user; empty: they need not

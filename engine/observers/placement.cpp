@@ -83,12 +83,12 @@ std::vector<PlacedOperation> operations_of(const Tower& tower) {
 std::vector<Placement> placements(const Trainer& trainer, const std::vector<unsigned>& shares) {
     std::vector<Placement> all;
     for (std::size_t i = 0; i < shares.size(); ++i) {
-        if (shares[i] == 0) continue;
-        const Tower& tower = trainer.tower(i);
-        Placement own{.towers = {i}, .share = shares[i], .operations = operations_of(tower)};
+        const Tower* const tower = trainer.own_tower(i);
+        if (shares[i] == 0 || tower == nullptr) continue;
+        Placement own{.towers = {i}, .share = shares[i], .operations = operations_of(*tower)};
         const auto same = std::ranges::find_if(all, [&](const Placement& each) {
             return each.share == own.share &&
-                   trainer.tower(each.towers[0]).info().name == tower.info().name &&
+                   trainer.own_tower(each.towers[0])->info().name == tower->info().name &&
                    std::ranges::equal(each.operations, own.operations, are_alike);
         });
         if (same == all.end())

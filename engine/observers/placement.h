@@ -25,8 +25,8 @@ struct Placement {
     std::vector<PlacedOperation> operations; ///< in the order of the step
 };
 
-/// Of the towers with these shares of the step, in their order; 0: idle, which are left out. Towers do the
-/// same if their devices are of one kind.
+/// Of this process's towers, all towers' shares of the step being these, in their order; 0: idle, which are
+/// left out. Towers do the same if their devices are of one kind.
 std::vector<Placement> placements(const Trainer& trainer, const std::vector<unsigned>& shares);
 
 } // namespace towers

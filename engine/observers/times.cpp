@@ -53,7 +53,7 @@ Times::Times(RunDirectory& run, const Trainer& trainer, bool resumes)
       seconds_(trainer.seconds()) {
     nlohmann::json line = event_line(resumes ? "resume" : "start", trainer.steps_done(), "");
     for (std::size_t i = 0; i < trainer.tower_count(); ++i) {
-        line["towers"].push_back(record_of(trainer.tower(i).info()));
+        line["towers"].push_back(record_of(trainer.facts(i).info));
         lost_.push_back(trainer.has_lost(i));
     }
     line["shares"] = shares_;

@@ -31,7 +31,9 @@ public:
     ~TowerGroup() override;
 
     std::size_t size() const override { return threads_.size(); }
-    const Tower& tower(std::size_t index) const override { return *threads_[index]->tower; }
+    TowerFacts facts(std::size_t index) const override { return facts_of(*threads_[index]->tower); }
+    AtOnce at_once(std::size_t index) const override { return threads_[index]->tower->at_once(); }
+    const Tower* own(std::size_t index) const override { return threads_[index]->tower.get(); }
 
     void take(std::span<const Share> shares) override;
     std::vector<unsigned> shares() const override {

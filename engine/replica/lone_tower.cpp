@@ -25,7 +25,9 @@ public:
     }
 
     std::size_t size() const override { return 1; }
-    const Tower& tower(std::size_t) const override { return *tower_; }
+    TowerFacts facts(std::size_t) const override { return facts_of(*tower_); }
+    AtOnce at_once(std::size_t) const override { return tower_->at_once(); }
+    const Tower* own(std::size_t) const override { return tower_.get(); }
 
     void take(std::span<const Share> shares) override {
         if (shares[0] == tower_->taken()) return;

@@ -7,6 +7,7 @@
 #include "engine/reduce/gradient_reducer.h"
 #include "engine/replica/summary.h"
 #include "engine/replica/tower.h"
+#include "engine/replica/tower_facts.h"
 #include "engine/step/update.h"
 #include "engine/trace/phases.h"
 
@@ -74,7 +75,10 @@ public:
     virtual ~TowerSet() = default;
 
     virtual std::size_t size() const = 0;
-    virtual const Tower& tower(std::size_t index) const = 0;
+    virtual TowerFacts facts(std::size_t index) const = 0;
+    /// TowerFacts::at_once alone, cheap enough for each step.
+    virtual AtOnce at_once(std::size_t index) const = 0;
+    virtual const Tower* own(std::size_t index) const = 0; ///< null: of another process
 
     /// Gives each tower its share; at least one must not be empty. After TowerFailed, call it before the next
     /// step.

@@ -29,7 +29,7 @@ Circumstances circumstances_of(const Trainer& trainer) {
     Circumstances now{{}, cpu_threads(trainer.options().open.threads)};
     const SharesFrom taken = trainer.taken();
     for (std::size_t i = 0; i < trainer.tower_count(); ++i) {
-        const DeviceInfo& info = trainer.tower(i).info();
+        const DeviceInfo info = trainer.facts(i).info;
         now.towers.push_back({record_of(info), as_utf8(info.driver), {}});
         if (!taken.shares.empty()) now.towers.back().share = {taken.shares[i], taken.micro_batches[i]};
     }

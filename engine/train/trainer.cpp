@@ -138,12 +138,12 @@ void Trainer::tune(const std::atomic<bool>* stop) {
     check_not_ahead("tune");
     bool changed = false;
     for (std::size_t i = 0; i < towers_->size(); ++i) {
-        const Tower& its = tower(i);
-        if (its.share() == 0 || !options_.tuning->concerns(its.info())) continue;
-        if (!its.at_once().saves.empty()) continue; // other runs, with more memory, shall not do likewise
-        const TrainingPlan planned = its.plan();
+        const Tower* const its = own_tower(i);
+        if (its == nullptr || its->share() == 0 || !options_.tuning->concerns(its->info())) continue;
+        if (!its->at_once().saves.empty()) continue; // other runs, with more memory, shall not do likewise
+        const TrainingPlan planned = its->plan();
         try {
-            changed = options_.tuning->tune(its.session().device(), planned.plans(), stop) || changed;
+            changed = options_.tuning->tune(its->session().device(), planned.plans(), stop) || changed;
         } catch (const DeviceError&) { // its next step tells
             if (!options_.outlive_devices || towers_->size() == 1) throw;
         }
@@ -161,15 +161,17 @@ std::vector<SeenTower> Trainer::seen() const {
     std::vector<SeenTower> seen(towers_->size());
     const std::vector<unsigned> shares = towers_->shares();
     for (std::size_t i = 0; i < seen.size(); ++i)
-        if (shares[i] > 0) seen[i] = {shares[i], towers_->times(i).work, tower(i).at_once()};
+        if (shares[i] > 0) seen[i] = {shares[i], towers_->times(i).work, towers_->at_once(i)};
     return seen;
 }
 
 SharesFrom Trainer::taken() const {
     if (to_probe_) return {step_, {}};
     SharesFrom taken{step_, towers_->shares()};
-    for (std::size_t i = 0; i < taken.shares.size(); ++i)
-        taken.micro_batches.push_back(tower(i).share() > 0 ? tower(i).at_once().micro_batches : 0);
+    for (std::size_t i = 0; i < taken.shares.size(); ++i) {
+        const AtOnce at_once = towers_->at_once(i);
+        taken.micro_batches.push_back(at_once.most > 0 ? at_once.micro_batches : 0);
+    }
     return taken;
 }
 
@@ -316,7 +318,8 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     const std::vector<unsigned> shares = towers_->shares();
     const auto first =
         std::size_t(std::ranges::find_if(shares, [](unsigned share) { return share > 0; }) - shares.begin());
-    std::vector<Example> examples(std::min(shares[first], std::max(1u, tower(first).at_once().most)));
+    const TowerFacts facts = this->facts(first);
+    std::vector<Example> examples(std::min(shares[first], std::max(1u, facts.at_once.most)));
     Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)
         .fill(examples_ - options_.global_batch, examples);
     const auto pass = std::make_shared<SummaryPass>(plan_state_histograms(layout_), bring(data, examples));
@@ -326,7 +329,7 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
                                      .slots = pass->images.size(),
                                      .seed = options_.seed,
                                      .distort = options_.distort,
-                                     .largest_allocation = tower(first).info().largest_allocation});
+                                     .largest_allocation = facts.info.largest_allocation});
     pass->layers = [spec, model = std::make_shared<const Model>(recipe_.model.for_evaluation())](
                        unsigned batch) mutable {
         spec.model = model.get();
@@ -349,7 +352,7 @@ void Trainer::throw_diverged(const Culprit& culprit, double learning_rate,
     examples = examples.subspan(culprit.first_example, culprit.examples);
     std::string what = std::isfinite(culprit.loss) ? culprit.what : "the loss";
     if (!culprit.of_all)
-        what += fmt::format(" of tower_{} ({})", culprit.tower, tower(culprit.tower).info().id);
+        what += fmt::format(" of tower_{} ({})", culprit.tower, facts(culprit.tower).name);
     else if (std::isfinite(culprit.loss))
         what += ", each of which is finite,";
     else

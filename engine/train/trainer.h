@@ -118,7 +118,8 @@ public:
     const TrainerOptions& options() const { return options_; } ///< as given, with the first loss scale
     const StateLayout& layout() const { return layout_; }
     std::size_t tower_count() const { return towers_->size(); }
-    const Tower& tower(std::size_t index) const { return towers_->tower(index); }
+    TowerFacts facts(std::size_t tower) const { return towers_->facts(tower); }
+    const Tower* own_tower(std::size_t tower) const { return towers_->own(tower); } ///< see TowerSet::own()
     /// Whether the tower's device has failed, and the others go on without it.
     bool has_lost(std::size_t tower) const { return assignment_.has_lost(tower); }
     /// The threads that read streamed data; 0: the devices hold it.
@@ -149,9 +150,9 @@ public:
     /// true. Throws DeviceError, and InputError when data cannot be read.
     std::string probe(const std::atomic<bool>* stop = nullptr);
 
-    /// Has TrainerOptions::tuning make the choices for the towers' shares of the next step, after probe() and
-    /// before the first step. Changes no state. Stops when `stop`, which may be null, becomes true. Throws
-    /// DeviceError.
+    /// Has TrainerOptions::tuning make the choices for the shares of this process's towers in the next step,
+    /// after probe() and before the first step. Changes no state. Stops when `stop`, which may be null,
+    /// becomes true. Throws DeviceError.
     void tune(const std::atomic<bool>* stop = nullptr);
 
     /// Takes a step. With loss scaling, one whose gradients are not finite though its loss is changes nothing

@@ -72,20 +72,20 @@ TEST_CASE("a share is divided if there is no room for the scratch memory of its 
         const std::uint64_t between = (card.least + card.most) / 2;
         test::MemoryLimit memory{.bytes = between * 10 / 9}; // of which a tenth is left
         limit(card.exact, memory);
-        CHECK(Trainer(recipe, card.exact, data).tower(0).at_once().micro_batches == 1);
+        CHECK(Trainer(recipe, card.exact, data).facts(0).at_once.micro_batches == 1);
         limit(card.winograd, memory);
         Trainer trainer(recipe, card.winograd, data);
-        const AtOnce at_once = trainer.tower(0).at_once();
+        const AtOnce at_once = trainer.facts(0).at_once;
         CHECK(at_once.micro_batches == 2);
         CHECK(at_once.saves.empty());
         CHECK(to_string(at_once).find(", because all at once need ") != std::string::npos);
         CHECK(std::isfinite(trainer.step(true).loss));
         CHECK(std::isfinite(trainer.step().loss));
-        CHECK(trainer.tower(0).memory() <= between);
+        CHECK(trainer.facts(0).memory <= between);
         CHECK(memory.refusals == 0);
         memory = {.bytes = between, .told = false}; // then a refusal tells
         limit(card.winograd, memory);
-        CHECK(Trainer(recipe, card.winograd, data).tower(0).at_once().micro_batches > 1);
+        CHECK(Trainer(recipe, card.winograd, data).facts(0).at_once.micro_batches > 1);
         CHECK(memory.refusals > 0);
     });
 }
@@ -104,7 +104,7 @@ TEST_CASE("a share that cannot be divided is computed without what needs much sc
                 Trainer trainer(recipe, options, data);
                 trainer.step(true);
                 trainer.step();
-                text = to_string(trainer.tower(0).at_once());
+                text = to_string(trainer.facts(0).at_once);
                 return trainer.save().state;
             };
             std::string text;
@@ -141,7 +141,7 @@ TEST_CASE("what a card chooses for want of scratch memory is not recorded for ot
             card.winograd.tuning = std::make_shared<Tuning>(TuningOptions{.effort = Effort::automatic});
             Trainer trainer(recipe, card.winograd, data);
             trainer.tune(nullptr);
-            CHECK(trainer.tower(0).at_once().saves.empty() == has_room);
+            CHECK(trainer.facts(0).at_once.saves.empty() == has_room);
             CHECK(card.winograd.tuning->has_choices() == has_room);
         }
     });

@@ -130,7 +130,7 @@ TEST_CASE("test passes need no memory of a device but their images, and a little
             CHECK(trainer.test(false));
             // The state's way through staging memory, examples and scores: no activations, no variables
             CHECK(most < allocated + trainer.layout().bytes + 40000);
-            CHECK(trainer.tower(0).session().bytes()[std::size_t(Arena::activations)] > 1000000);
+            CHECK(trainer.own_tower(0)->session().bytes()[std::size_t(Arena::activations)] > 1000000);
             CHECK(trainer.test(true));
         });
         CHECK(allocated - without == 1000 * 3072);

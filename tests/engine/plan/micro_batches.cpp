@@ -122,7 +122,7 @@ TEST_CASE("micro-batches give the gradients and the loss of a share that is comp
             Trainer whole(each.recipe, options, data);
             options.micro_batch = each.most;
             Trainer split(each.recipe, options, data);
-            CHECK(split.tower(0).at_once().micro_batches == each.pieces);
+            CHECK(split.facts(0).at_once.micro_batches == each.pieces);
             CHECK(gradient_distance(split, whole) < (each.pieces == 1 ? 1e-30 : 1e-5));
         }
 }
@@ -135,7 +135,7 @@ TEST_CASE("random shares in random micro-batches train as one tower does, and ag
         for (std::uint64_t i = 0; i < steps; ++i) {
             trainer.step();
             for (std::size_t tower = 0; tower < trainer.tower_count(); ++tower)
-                pieces = std::max(pieces, trainer.tower(tower).at_once().micro_batches);
+                pieces = std::max(pieces, trainer.facts(tower).at_once.micro_batches);
         }
         return trainer.save();
     };
@@ -188,7 +188,7 @@ TEST_CASE("a tower that reports its free memory never gets a refusal, and one th
                                      .told = told};
             wrap_in_small(options, 0, limits);
             Trainer trainer(recipe, options, data);
-            const AtOnce at_once = trainer.tower(0).at_once();
+            const AtOnce at_once = trainer.facts(0).at_once;
             CAPTURE(to_string(at_once));
             CHECK((at_once.micro_batches == 1) == (part > 1));
             CHECK((limits.refusals > 0) == (!told && part < 1));
@@ -219,7 +219,7 @@ TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever m
             Trainer trainer(recipe, options_with(limits, recorded), data);
             trainer.load(from);
             for (int i = 0; i < 3; ++i) trainer.step();
-            at_once = trainer.tower(towers - 1).at_once();
+            at_once = trainer.facts(towers - 1).at_once;
             return trainer.save().state;
         };
 
@@ -227,7 +227,7 @@ TEST_CASE("a run that goes on takes its recorded micro-batches again, whatever m
         Trainer first(recipe, options_with(limits, {}), data);
         const StepReport report = first.step();
         const TrainingState before = first.save();
-        const unsigned pieces = first.tower(towers - 1).at_once().micro_batches;
+        const unsigned pieces = first.facts(towers - 1).at_once.micro_batches;
         REQUIRE(pieces > 1);
         REQUIRE(first.taken().micro_batches.back() == pieces);
         CHECK(report.micro_batches == first.taken().micro_batches);
@@ -283,7 +283,7 @@ TEST_CASE("one of several towers computes a share that does not fit in micro-bat
     CAPTURE(notice);
     CHECK(notice.find("tower_1 (cpu): 2 micro-batches of up to 10 examples, because all at once need ") == 0);
     for (int i = 0; i < 2; ++i) CHECK(trainer.step().notice.empty()); // two again, then one
-    CHECK(trainer.tower(1).at_once().micro_batches == 1);
+    CHECK(trainer.facts(1).at_once.micro_batches == 1);
     CHECK(limits.refusals == 0);
 }
 

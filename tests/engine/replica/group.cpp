@@ -131,7 +131,7 @@ TEST_CASE("a tower whose device refuses a later part of a step ends safely while
                 return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
             });
             Trainer trainer(recipe, options, data);
-            REQUIRE(trainer.tower(1).segments().size() > 1);
+            REQUIRE(trainer.own_tower(1)->segments().size() > 1);
             failure.calls_left = 1; // submissions
             CHECK_THROWS_WITH_AS(trainer.step(), "refused", DeviceError);
         }
@@ -228,7 +228,8 @@ TEST_CASE("a tower whose device fails is dropped, and the run ends as if it had 
             if (i == failing_step) {
                 silence->begin({1e8});
                 // A tower's step has at least three submissions before its end: two parts, a download.
-                if (trainer.last_shares()[victim] > 0) CHECK(trainer.tower(victim).segments().size() >= 2);
+                if (trainer.last_shares()[victim] > 0)
+                    CHECK(trainer.own_tower(victim)->segments().size() >= 2);
                 failure.calls_left = random() % (hangs ? 3 : 4);
             }
             const StepReport report = trainer.step();
@@ -315,7 +316,7 @@ TEST_CASE("a device that does not answer in the first step is dropped too") {
     };
     Trainer trainer(test::small_recipe(), options, test::noise(50));
     // At the least rate of a processor
-    const double expected = (trainer.tower(0).flops() + trainer.tower(1).flops()) / 1e9;
+    const double expected = (trainer.own_tower(0)->flops() + trainer.own_tower(1)->flops()) / 1e9;
     silence->begin({expected + 600 - 1e-3, 2e-3});
     const StepReport report = trainer.step();
     CHECK(report.shares == std::vector{12u, 0u});

@@ -32,7 +32,7 @@ TEST_CASE(
         const int before = time == Time::first_step ? 0 : time == Time::later_step ? 3 : 1;
         for (int i = 0; i < before; ++i) trainer.step();
         CHECK(words.empty());
-        const double limit = time == Time::first_step   ? trainer.tower(0).flops() / 1e10 + 600
+        const double limit = time == Time::first_step   ? trainer.own_tower(0)->flops() / 1e10 + 600
                              : time == Time::later_step ? 20 + 9 * 20 // ten times what it took
                                                         : 600;
         silence->begin({limit - 0.01, 0.02});

@@ -121,7 +121,7 @@ TEST_CASE("buckets are averaged and new parameters copied while a tower still co
             return device;
         };
         Trainer trainer(recipe, options, test::noise(100));
-        const std::size_t buckets = trainer.tower(0).buckets().size();
+        const std::size_t buckets = trainer.own_tower(0)->buckets().size();
         REQUIRE(buckets >= 4);
         constexpr std::size_t steps = 3;
         for (std::size_t i = 0; i < steps; ++i) trainer.step();

@@ -95,7 +95,8 @@ void check_split(const Recipe& recipe, const std::string& id, const OpenOptions&
             CHECK(test::relative_norm(gradients, plain.gradients()) > split_tolerance(precision));
     }
     for (std::size_t i = 0; i < 2; ++i) {
-        const OperandParts parts = operand_parts(two.tower(i).session().device(), two.tower(i).plan());
+        const OperandParts parts =
+            operand_parts(two.own_tower(i)->session().device(), two.own_tower(i)->plan());
         CHECK(parts.contains(precision));
         if (open.round_operands) CHECK(parts == OperandParts{{precision, 1}});
     }
