@@ -33,7 +33,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # The program opens Vulkan's loader at run time and works without it. The loader's package recommends Mesa's drivers.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1 (>= 1.3)")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "vulkan-validationlayers")
+# So it opens an MPI, if a launcher has started it; debian_tree.cmake keeps the plugins' libraries from the dependencies.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "vulkan-validationlayers, openmpi-bin | mpich")
 # Each Debian has its own libraries, so each needs its own package; the version says which.
 set(system "")
 if(EXISTS /etc/os-release)

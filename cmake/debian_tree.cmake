@@ -5,6 +5,9 @@ if(CPACK_DEBIAN_PACKAGE_ARCHITECTURE) # that of another processor; dpkg-shlibdep
   set(ENV{DEB_HOST_ARCH} ${CPACK_DEBIAN_PACKAGE_ARCHITECTURE})
 endif()
 
+# dpkg-shlibdeps, which CPack runs in this folder, finds here that the libraries of the plugins for MPIs need no package.
+file(WRITE ${CPACK_TEMPORARY_DIRECTORY}/debian/shlibs.local "libmpi 40\nlibmpich 12\n")
+
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()

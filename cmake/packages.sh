@@ -82,7 +82,9 @@ wheel)
         --config-settings=cmake.define.TOWERS_FRAGMENT_SHADERS="${TOWERS_FRAGMENT_SHADERS-}" \
         ${TOWERS_WERROR:+--config-settings=cmake.define.TOWERS_WERROR="$TOWERS_WERROR"} ./python
     # Copies the shared libraries that a system may lack into the wheel. Its tag says which systems it runs on.
-    PATH=$tools:$PATH auditwheel repair --strip --wheel-dir "$work/repaired" "$work"/plain/*.whl
+    # An MPI must be the launcher's own.
+    PATH=$tools:$PATH auditwheel repair --strip --exclude libmpi.so.40 --exclude libmpich.so.12 \
+        --wheel-dir "$work/repaired" "$work"/plain/*.whl
     "$tools/wheel" unpack -d "$work" "$work"/repaired/*.whl >/dev/null
     tree=$(echo "$work"/towers-*)
     # Their licences: auditwheel has put a checksum into each file's name.
@@ -96,6 +98,9 @@ wheel)
         # dpkg may know the file in /lib or in /usr/lib.
         package=$(dpkg -S "$path" "/usr$path" "${path#/usr}" 2>/dev/null | sed -n '1s/:.*//p')
         cp "/usr/share/doc/$package/copyright" "$licences/$package.txt"
+    done
+    for mpi in openmpi mpich; do
+        [ -f "$tree/towers/lib/towers/towers-$mpi.so" ] || echo "the wheel has no plugin for $mpi: lib$mpi-dev is missing" >&2
     done
     [ "$TOWERS_CUDA" = OFF ] || [ -f "$licences/CUDA-EULA.txt" ] || lacks_licence "the wheel"
     "$tools/wheel" pack -d "$out" "$tree" >/dev/null

@@ -12,8 +12,9 @@ set -eu
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
 libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
 libprotozero-dev libisal-dev libturbojpeg0-dev libspng-dev libstb-dev help2man"
-test_packages="doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db python3-jsonschema
-dpkg-dev file"
+mpi_packages="pkg-config openmpi-bin libopenmpi-dev mpich libmpich-dev"
+test_packages="$mpi_packages doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db
+python3-jsonschema dpkg-dev file"
 
 usage() {
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
@@ -95,7 +96,7 @@ test)
     ;;
 packages)
     # shellcheck disable=SC2086
-    install $build_packages dpkg-dev file python3-venv
+    install $build_packages $mpi_packages dpkg-dev file python3-venv
     exec sh cmake/packages.sh "$@"
     ;;
 *) usage ;;

@@ -45,7 +45,14 @@ if [ -d "$build/apps/man" ]; then
         gzip -t "$share/man/man1/${page##*/}.gz" || fail "the man page ${page##*/}"
     done
 fi
-unexpected=$(cd "$work/root" && find . -type f ! -path './usr/share/*' ! -path ./usr/bin/towers)
+for plugin in "$build"/lib/towers/*.so; do
+    [ -e "$plugin" ] || continue
+    file=$work/root/usr/lib/towers/${plugin##*/}
+    [ -f "$file" ] || fail "there is no usr/lib/towers/${plugin##*/}"
+    objdump -p "$file" | grep -q 'NEEDED *libmpi' || fail "${plugin##*/} is no plugin for an MPI"
+done
+unexpected=$(cd "$work/root" && find . -type f ! -path './usr/share/*' ! -path ./usr/bin/towers \
+    ! -path './usr/lib/towers/towers-*.so')
 [ -z "$unexpected" ] || fail "it has $unexpected"
 
 # Its dependencies are the packages of the libraries that the program names. Vulkan's is opened if it is there.
@@ -64,6 +71,8 @@ for library in $(objdump -p "$program" | sed -n 's/^ *NEEDED *//p'); do
 done
 grep -q '^libdnnl' "$work/depends" || fail "it does not depend on oneDNN"
 field Recommends | grep -q libvulkan1 || fail "it does not recommend libvulkan1"
+! grep -E '^lib(open)?mpi' "$work/depends" || fail "it depends on an MPI"
+field Suggests | grep -q 'openmpi-bin | mpich' || fail "it does not suggest an MPI"
 
 [ "$("$program" --version)" = "towers $version" ] || fail "the program says $("$program" --version)"
 ! objdump -t "$program" | grep -q ' main$' || fail "the program has its symbols"

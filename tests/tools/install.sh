@@ -10,6 +10,9 @@ fail() { echo "FAILED: $1" >&2; exit 1; }
 cat "$work/log"
 cd "$work"
 [ -x "a prefix/bin/towers" ] || fail "there is no bin/towers"
+for plugin in "$2"/lib/towers/*.so; do
+    [ ! -e "$plugin" ] || [ -f "a prefix/lib/towers/${plugin##*/}" ] || fail "there is no lib/towers/${plugin##*/}"
+done
 [ -z "$(find "a prefix" -name '*.a' -o -name '*.h' -o -name include)" ] || fail "it installs more than a user needs"
 
 PATH="$work/a prefix/bin:$PATH"

@@ -18,7 +18,8 @@ struct TowersMpiPlugin {
     const char* (*end)(); ///< finalizes; waits for all ranks
     const char* (*send)(const void* bytes, std::size_t count, int to, int tag, void** transfer);
     const char* (*receive)(void* into, std::size_t count, int from, int tag, void** transfer);
-    /// If the transfer has ended, frees it and makes it null. `received`: the bytes of a message received.
+    /// If the transfer has ended or failed, frees it and makes it null. `received`: the bytes of a message
+    /// received.
     const char* (*test)(void** transfer, std::size_t* received);
     void (*abort)(int code); ///< does not return
 };

@@ -1,0 +1,153 @@
+#include "engine/ranks/mpi_transport.h"
+
+#include "backends/error.h"
+#include "engine/ranks/mpi/plugin.h"
+
+#include <chrono>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <thread>
+#include <unistd.h>
+
+namespace towers {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Mpi {
+    const char *name, *plugin, *package; ///< package: of the library and the launcher
+};
+
+const Mpi& mpi_of(MpiKind kind) {
+    static const Mpi open_mpi{"Open MPI", "towers-openmpi.so", "openmpi-bin"};
+    static const Mpi mpich{"MPICH", "towers-mpich.so", "mpich"};
+    return kind == MpiKind::open_mpi ? open_mpi : mpich;
+}
+
+struct Plugin {
+    const TowersMpiPlugin* calls;
+    std::string library; ///< path of the MPI's library
+};
+
+/// Stays open: what an MPI leaves behind when it is finalized needs its code.
+Plugin open_plugin(const Mpi& mpi) {
+    std::error_code error;
+    const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+    // Beside a program that was built; where bin/ and lib/ are neighbours, as after an installation
+    const fs::path folders[] = {program / "lib/towers", program.parent_path() / "lib/towers"};
+    fs::path path;
+    for (const fs::path& folder : folders)
+        if (path.empty() && fs::exists(folder / mpi.plugin, error)) path = folder / mpi.plugin;
+    if (path.empty())
+        throw UsageError(fmt::format("this program has no plugin for {0}, {1} in {2}; build it where {0} is "
+                                     "installed with its headers, or use another MPI",
+                                     mpi.name, mpi.plugin, folders[1].string()));
+    void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr)
+        throw UsageError(
+            fmt::format("{0} cannot be used: {1}; install {0} (Debian's package {2}), or put the folder of "
+                        "its library into LD_LIBRARY_PATH",
+                        mpi.name, dlerror(), mpi.package));
+    const auto get = reinterpret_cast<decltype(&towers_mpi_plugin)>(dlsym(handle, "towers_mpi_plugin"));
+    if (get == nullptr || get()->version != TOWERS_MPI_PLUGIN_VERSION)
+        throw UsageError(fmt::format("{} belongs to another version of towers; build and install both again",
+                                     path.string()));
+    Dl_info library{};
+    void* const function = dlsym(handle, "MPI_Init_thread");
+    if (function == nullptr || dladdr(function, &library) == 0) library.dli_fname = path.c_str();
+    return {get(), library.dli_fname};
+}
+
+class MpiTransport final : public Transport {
+public:
+    explicit MpiTransport(const Launched& launched) : name_(mpi_of(launched.mpi).name) {
+        const Plugin plugin = open_plugin(mpi_of(launched.mpi));
+        calls_ = plugin.calls;
+        char name[128] = "";
+        int rank = 0, size = 0;
+        const char* const problem = calls_->begin(&rank, &size, name, sizeof name);
+        if (name[0] != '\0') name_ = name;
+        check(problem);
+        rank_ = unsigned(rank);
+        size_ = unsigned(size);
+        if (size_ == launched.ranks && rank_ == launched.rank) return;
+        calls_->end();
+        throw UsageError(fmt::format("{} says that this is rank {} of {}, but {} ({}) knows it as rank {} of "
+                                     "{}; start with the launcher that "
+                                     "belongs to this library",
+                                     launched.launcher, launched.rank, launched.ranks, name_, plugin.library,
+                                     rank_, size_));
+    }
+
+    ~MpiTransport() override {
+        // After a failure, it might wait for ever.
+        if (!failed_) calls_->end();
+    }
+
+    unsigned rank() const override { return rank_; }
+    unsigned size() const override { return size_; }
+    std::string name() const override { return name_; }
+
+    Transfer send(unsigned to, int tag, std::span<const std::byte> bytes) override {
+        Transfer transfer = nullptr;
+        check(calls_->send(bytes.data(), bytes.size(), int(to), tag, &transfer));
+        return transfer;
+    }
+
+    Transfer receive(unsigned from, int tag, std::span<std::byte> into) override {
+        Transfer transfer = nullptr;
+        check(calls_->receive(into.data(), into.size(), int(from), tag, &transfer));
+        return transfer;
+    }
+
+    bool test(Transfer& transfer, std::size_t* received) override {
+        check(calls_->test(&transfer, received));
+        return transfer == nullptr;
+    }
+
+    [[noreturn]] void abort(int code) override {
+        // An MPI may wait for a peer that is gone.
+        std::thread([code] {
+            std::this_thread::sleep_for(std::chrono::seconds(5));
+            _exit(code);
+        }).detach();
+        calls_->abort(code);
+        _exit(code);
+    }
+
+private:
+    void check(const char* problem) {
+        if (problem == nullptr) return;
+        failed_ = true;
+        throw TransportError(fmt::format("{}: {}", name_, problem));
+    }
+
+    const TowersMpiPlugin* calls_ = nullptr;
+    unsigned rank_ = 0, size_ = 0;
+    std::string name_;
+    bool failed_ = false;
+};
+
+} // namespace
+
+std::unique_ptr<Transport> open_mpi_transport(const Launched& launched) {
+    return std::make_unique<MpiTransport>(launched);
+}
+
+std::string describe_mpi_plugins() {
+    std::string found;
+    for (const MpiKind kind : {MpiKind::open_mpi, MpiKind::mpich}) {
+        if (!found.empty()) found += "; ";
+        try {
+            open_plugin(mpi_of(kind));
+            found += mpi_of(kind).name;
+        } catch (const UsageError& error) {
+            found += error.what();
+        }
+    }
+    return found;
+}
+
+} // namespace towers
