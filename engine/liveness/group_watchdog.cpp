@@ -17,7 +17,7 @@ bool GroupWatchdog::wait_for(const TowerProgress& tower, Milestones TowerProgres
     for (;;) {
         const Milestones::Outcome outcome = (tower.*what).wait_for(count, patience_.pause().length);
         if (outcome != Milestones::Outcome::late) return outcome == Milestones::Outcome::passed;
-        if (std::ranges::any_of(towers_, [](auto* each) { return each->reads && !each->end.has_failed(); }))
+        if (std::ranges::any_of(towers_, [](auto* each) { return each->is_excused && !each->end.has_failed(); }))
             continue;
         if (patience_.stop_requested() && !std::exchange(stop_requested_, true))
             left_ = std::min(left_, Patience::at_the_end(limit_));

@@ -21,7 +21,7 @@ public:
 
     /// Waits until a tower of the step has passed `count` milestones; returns false if it has failed. If the
     /// step takes too long, abandons the towers that hang, which then count as failed. Time in which a tower
-    /// waits for data does not count.
+    /// is excused does not count.
     bool wait_for(const TowerProgress& tower, Milestones TowerProgress::*what, std::size_t count);
 
     /// The limit of the last step.

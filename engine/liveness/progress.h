@@ -21,8 +21,8 @@ struct TowerProgress {
     Milestones end;       ///< 1: the tower has done its part of the step
     Milestones renewal;   ///< 1: it has also submitted all uploads of parameters, unless the step failed
 
-    /// The tower waits for data to be read in a test pass, which is no device's fault.
-    std::atomic<bool> reads = false;
+    /// The tower waits for what is no device's fault: data to be read in a test pass, or other ranks.
+    std::atomic<bool> is_excused = false;
 
     /// Valid for a thread that has waited for `end`.
     TowerTimes times;

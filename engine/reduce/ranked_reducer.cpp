@@ -1,5 +1,7 @@
 #include "engine/reduce/ranked_reducer.h"
 
+#include "engine/ranks/message.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -23,47 +25,6 @@ std::size_t bytes_of(std::span<const Slice> slices) {
     for (const Slice& slice : slices) bytes += slice.range.bytes;
     return bytes;
 }
-
-/// Writes plain values one after another, each at a multiple of 8 bytes.
-class Writer {
-public:
-    template<class T>
-    void put(std::span<const T> values) {
-        const std::size_t begin = bytes_.size();
-        bytes_.resize(begin + (values.size_bytes() + 7) / 8 * 8);
-        if (!values.empty()) std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
-    }
-    template<class T>
-    void put(const T& value) {
-        put(std::span<const T>(&value, 1));
-    }
-    Bytes take() { return std::move(bytes_); }
-
-private:
-    Bytes bytes_;
-};
-
-/// Reads them again. Peers are the same program.
-class Reader {
-public:
-    explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-
-    template<class T>
-    std::span<const T> get(std::size_t count) {
-        const std::span<const std::byte> its = bytes_.subspan(at_, count * sizeof(T));
-        at_ = std::min(bytes_.size(), at_ + (its.size() + 7) / 8 * 8);
-        return {reinterpret_cast<const T*>(its.data()), count};
-    }
-    template<class T>
-    T get() {
-        return get<T>(1)[0];
-    }
-    bool has_more() const { return at_ < bytes_.size(); }
-
-private:
-    std::span<const std::byte> bytes_;
-    std::size_t at_ = 0;
-};
 
 struct ListsHead {
     std::uint64_t step, exchange, towers;
@@ -449,7 +410,8 @@ void RankedReducer::merge(std::size_t exchange, std::span<const Exchange* const>
 }
 
 StepVerdict RankedReducer::end(const StepVote& vote) {
-    if (!vote.counts) fail();
+    // A step that only measures times does not count either, but ends as any other.
+    if (!vote.counts && complete_.count() < buckets_) fail();
     HostReducer::Sum sum;
     std::exception_ptr failure;
     const auto attempt = [&](auto&& work) {

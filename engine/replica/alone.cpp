@@ -97,6 +97,7 @@ void TowerGroup::summarize(const std::shared_ptr<SummaryPass>& pass) {
     }
     const auto variables = std::span(whole).first(layout_.variable_bytes / sizeof(float));
     pass->variables.assign(variables.begin(), variables.end());
+    if (shared_.active.empty()) return; // the layers' are made by a rank that has a share
     TowerThread& thread = *shared_.active[0];
     watch(thread, thread.step_time.expect_test(unsigned(pass->examples.size()), thread.share,
                                                thread.tower->flops(), thread.tower->info()));

@@ -1,6 +1,7 @@
 #include "engine/replica/group.h"
 
 #include "backends/watched_device.h"
+#include "engine/ranks/message.h"
 #include "engine/reduce/host_reducer.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateS
       waiting_(waiting_beside(towers)),
       reducer_((options.make_reducer ? options.make_reducer : make_host_reducer)(
           reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
-      shared_{*reducer_, options.next_batch} {
+      shared_{*reducer_, options.next_batch}, has_ranks_(options.has_ranks) {
     for (std::size_t bucket = 0; bucket < towers[0]->buckets().size(); ++bucket)
         bucket_names_.push_back(fmt::format("average bucket {}", bucket));
     std::vector<Share> taken;
@@ -139,13 +140,38 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
     if (all_well)
         for (const TowerThread* thread : shared_.active)
             cross_entropies_[thread->index] = thread->results.cross_entropy;
-    const StepVerdict verdict =
-        reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well});
+    const std::vector<std::byte> told = has_ranks_ ? report(all_well) : std::vector<std::byte>();
+    StepVerdict verdict =
+        reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well, .report = told});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
     throw_failures();
+    if (has_ranks_) take_reports(verdict.reports);
     distribute_times(begin);
     for (TowerThread* thread : shared_.active) thread->step_time.observe(thread->share, thread->times.work);
     return verdict;
+}
+
+std::vector<std::byte> TowerGroup::report(bool all_well) const {
+    Writer message;
+    message.put(std::uint64_t(all_well));
+    std::vector<Report> towers;
+    for (const auto& thread : threads_)
+        towers.push_back(thread->share == 0 || !all_well
+                             ? Report{}
+                             : Report{thread->progress.times, thread->results.cross_entropy, thread->share});
+    message.put(std::span<const Report>(towers));
+    return message.take();
+}
+
+void TowerGroup::take_reports(const std::vector<Bytes>& messages) {
+    reports_.clear();
+    bool all_well = true;
+    for (const Bytes& message : messages) {
+        Reader reader(message);
+        all_well = reader.get<std::uint64_t>() != 0 && all_well;
+        while (reader.has_more()) reports_.push_back(reader.get<Report>());
+    }
+    if (!all_well) throw OthersFailed();
 }
 
 void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
@@ -154,7 +180,7 @@ void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {
     ExpectedTime expected;
     progress_.clear();
     indices_.clear();
-    std::size_t first = 0;
+    std::size_t first = others_first_;
     for (TowerThread* thread : shared_.active) {
         Tower& tower = *thread->tower;
         thread->first_example = first;
@@ -254,8 +280,8 @@ void TowerGroup::distribute_times(Clock::time_point begin) {
     }
 }
 
-std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
-                                           const UpdateSpec& update, const TowerSetOptions& options) {
+std::unique_ptr<TowerGroup> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
+                                             const UpdateSpec& update, const TowerSetOptions& options) {
     return std::make_unique<TowerGroup>(std::move(towers), update, options);
 }
 

@@ -7,6 +7,7 @@
 #include "engine/replica/tower_thread.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,16 @@ public:
     const Tower* own(std::size_t index) const override { return threads_[index]->tower.get(); }
 
     void take(std::span<const Share> shares) override;
+    /// Of each step, so many examples are for towers of earlier ranks.
+    void leave_first(std::size_t examples) { others_first_ = examples; }
+    /// What a rank tells of each of its towers in a step.
+    struct Report {
+        TowerTimes times;
+        float cross_entropy; ///< its part of the global batch's
+        std::uint32_t share;
+    };
+    /// Of all ranks in the last step, each rank's towers in turn; without ranks: none.
+    const std::vector<Report>& reports() const { return reports_; }
     std::vector<unsigned> shares() const override {
         std::vector<unsigned> shares;
         for (const auto& thread : threads_) shares.push_back(thread->share);
@@ -73,6 +84,8 @@ private:
     void wait_for_end_of(TowerThread& thread);
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
+    std::vector<std::byte> report(bool all_well) const;
+    void take_reports(const std::vector<std::vector<std::byte>>& messages);
     void throw_failures();
     void throw_failure_of(TowerThread& thread);
     void distribute_times(Clock::time_point begin);
@@ -95,6 +108,9 @@ private:
     std::span<const float> kept_;
     bool ahead_ = false;       ///< that tower has begun the next step
     std::size_t examples_ = 0; ///< in the last step, including those beyond the shares
+    std::size_t others_first_ = 0;
+    const bool has_ranks_;
+    std::vector<Report> reports_;
     std::vector<std::unique_ptr<TowerThread>> threads_; // last: their threads use the others
 };
 

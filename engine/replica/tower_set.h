@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,8 +43,15 @@ struct Culprit {
     float loss; ///< of the tower or of the whole batch
     std::string what;
     bool of_all = false; ///< only the towers' sum is not finite; `tower` is arbitrary
+    /// Where in the step it shows first: moments, losses, sums, gradients, or only their sum.
+    unsigned stage = 0;
     /// The examples that decide it: the tower's share, or all if towers exchange values.
     std::size_t first_example = 0, examples = 0;
+};
+
+/// Towers of other ranks have failed, so the step did not count.
+struct OthersFailed : std::runtime_error {
+    OthersFailed() : std::runtime_error("a tower of another rank has failed") {}
 };
 
 /// What the host gives the towers for a step.
@@ -67,6 +75,8 @@ struct TestPass {
     }
 };
 
+class TowerGroup;
+
 class TowerSet {
 public:
     TowerSet() = default;
@@ -88,6 +98,10 @@ public:
 
     /// Has each tower make new recordings, because its device's choices have changed. Throws as take().
     virtual void record_again() = 0;
+
+    /// Has `own` measure and choose how the towers' devices run launches, and other ranks do likewise.
+    /// Returns whether a choice has changed anywhere. Throws what `own` throws, and TowerFailed.
+    virtual bool tune(const std::function<bool()>& own) { return own(); }
 
     /// Takes a step. Waits for all towers before it throws, for example TowerFailed. The state stays as
     /// before the step if the results are not finite and, with several towers, after an exception. `next`:
@@ -130,7 +144,9 @@ public:
 struct TowerSetOptions {
     OpenOptions host;         ///< of the reducer that several towers share
     MakeReducer make_reducer; ///< makes it; null: a HostReducer
-    Patience patience;        ///< with towers that do not answer; then they have failed
+    /// Other ranks have towers too: the group tells them of its own in each step.
+    bool has_ranks = false;
+    Patience patience; ///< with towers that do not answer; then they have failed
     /// Called by another thread, with the failure, if a lone tower does not answer. The calling thread cannot
     /// be stopped, so this should end the program. Null: the set waits forever.
     std::function<void(const DeviceError&)> give_up;
@@ -149,7 +165,7 @@ std::unique_ptr<TowerSet> make_lone_tower(std::unique_ptr<Tower> tower, const To
 /// plans come from plan_shared_step(), and from plan_step_alone() for one that has all examples. What
 /// `update` refers to must outlive the group. A tower that hangs is leaked with all that its thread uses,
 /// since nothing can stop the thread.
-std::unique_ptr<TowerSet> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
-                                           const UpdateSpec& update, const TowerSetOptions& options);
+std::unique_ptr<TowerGroup> make_tower_group(std::vector<std::unique_ptr<Tower>> towers,
+                                             const UpdateSpec& update, const TowerSetOptions& options);
 
 } // namespace towers

@@ -137,8 +137,14 @@ private:
             });
         };
         GradientReducer& reducer = step_.reducer;
+        const auto wait_for_ranks = [&] {
+            progress_.is_excused = true;
+            const auto outcome = reducer.exchanged().wait_for(first + own.size());
+            progress_.is_excused = false;
+            return outcome == Milestones::Outcome::passed;
+        };
         return for_each([&](std::size_t k, const Exchange&) { reducer.give_lists(k, lists_); }) &&
-               reducer.exchanged().wait_for(first + own.size()) == Milestones::Outcome::passed &&
+               wait_for_ranks() &&
                for_each([&](std::size_t k, const Exchange& mine) { reducer.merge(k, lists_, mine); });
     }
 
@@ -205,7 +211,7 @@ void TowerThread::test(const std::shared_ptr<TestPass>& pass, std::size_t first,
             bool over = false;
             return !progress.unless_abandoned([&] { over = pass->is_over(); }) || over;
         };
-        const auto reads = [&](bool begins) { progress.reads = begins; };
+        const auto reads = [&](bool begins) { progress.is_excused = begins; };
         try {
             tower->test(pass->variables, std::span(pass->examples).subspan(first, count),
                         std::span(pass->predictions).subspan(first, count), {stop, reads});

@@ -29,6 +29,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
         tests_.emplace(*tests);
     }
     towers_ = open_towers(data, tests);
+    if (follows()) return; // rank 0 says what comes
     if (!to_probe_) towers_->take(assignment_.to_take(0));
     assignment_.begin(seen());
     load({.state = initial_state(layout_, options_.seed)});
@@ -136,6 +137,16 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
 void Trainer::tune(const std::atomic<bool>* stop) {
     if (!options_.tuning) return;
     check_not_ahead("tune");
+    if (!towers_->tune([&] { return tune_own(stop); })) return;
+    try {
+        towers_->record_again();
+    } catch (const TowerFailed&) { // its next step tells
+        if (!options_.outlive_devices) throw;
+    }
+}
+
+/// Returns whether a choice has changed.
+bool Trainer::tune_own(const std::atomic<bool>* stop) {
     bool changed = false;
     for (std::size_t i = 0; i < towers_->size(); ++i) {
         const Tower* const its = own_tower(i);
@@ -145,15 +156,22 @@ void Trainer::tune(const std::atomic<bool>* stop) {
         try {
             changed = options_.tuning->tune(its->session().device(), planned.plans(), stop) || changed;
         } catch (const DeviceError&) { // its next step tells
-            if (!options_.outlive_devices || towers_->size() == 1) throw;
+            if (!options_.outlive_devices || options_.towers.size() == 1) throw;
         }
     }
-    if (!changed) return;
-    try {
-        towers_->record_again();
-    } catch (const TowerFailed&) { // likewise
-        if (!options_.outlive_devices) throw;
-    }
+    return changed;
+}
+
+void Trainer::follow(const std::atomic<bool>* stop) {
+    const Followed followed{.towers = dynamic_cast<TowerGroup&>(*towers_),
+                            .batch =
+                                [this](std::uint64_t examples) {
+                                    examples_ = examples;
+                                    return batch();
+                                },
+                            .tests = [this] { return test_examples(); },
+                            .tune = [this, stop] { return options_.tuning && tune_own(stop); }};
+    towers::follow(options_.ranks->courier, options_.ranks->towers, followed);
 }
 
 /// Of the last step.
@@ -316,10 +334,10 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     check_not_ahead("summarize");
     const TestSpan span(options_.trace.get()); // its kernels are not the step's
     const std::vector<unsigned> shares = towers_->shares();
-    const auto first =
-        std::size_t(std::ranges::find_if(shares, [](unsigned share) { return share > 0; }) - shares.begin());
+    std::size_t first = 0; // of this process, if it has a share
+    while (first + 1 < shares.size() && own_tower(first + 1) != nullptr && shares[first] == 0) ++first;
     const TowerFacts facts = this->facts(first);
-    std::vector<Example> examples(std::min(shares[first], std::max(1u, facts.at_once.most)));
+    std::vector<Example> examples(std::clamp(shares[first], 1u, std::max(1u, facts.at_once.most)));
     Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)
         .fill(examples_ - options_.global_batch, examples);
     const auto pass = std::make_shared<SummaryPass>(plan_state_histograms(layout_), bring(data, examples));

@@ -9,7 +9,7 @@
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
-#include "engine/replica/tower_set.h"
+#include "engine/replica/ranked_towers.h"
 #include "engine/shares/shares.h"
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
@@ -55,6 +55,13 @@ struct TrainerOptions {
     std::function<std::unique_ptr<Device>(std::string_view, const OpenOptions&)> open_device =
         towers::open_device;
     MakeReducer make_reducer = {}; ///< see TowerSetOptions
+    /// If the run has several ranks: `towers` are those of all, such as `1/cuda:0`, and this process opens
+    /// its own. The courier must outlive the trainer.
+    struct Ranks {
+        Courier& courier;
+        TowerRanks towers;
+    };
+    std::optional<Ranks> ranks = {};
 };
 
 /// The result of one step. Losses are those of the parameters before its update.
@@ -179,6 +186,10 @@ public:
     /// times. Throws DeviceError, and InputError when data cannot be read.
     std::vector<Histogram> summarize(const DataSource& data);
 
+    /// On another rank than the first: does what rank 0's trainer does, until that is gone; no other call may
+    /// be made. Throws PeerGone, and what step() throws but DeviceError of a tower that the others outlive.
+    void follow(const std::atomic<bool>* stop);
+
     /// The notice of a test pass that `stop` has ended, once; or empty.
     std::string take_notice() { return std::exchange(notice_, {}); }
 
@@ -187,6 +198,8 @@ public:
     std::vector<float> gradients();
 
 private:
+    bool follows() const { return options_.ranks && options_.ranks->courier.rank() > 0; }
+    bool tune_own(const std::atomic<bool>* stop);
     std::unique_ptr<Device> open_device(std::size_t tower);
     std::unique_ptr<TowerSet> open_towers(const DataSource& data,
                                           const std::shared_ptr<const DataSource>& tests);

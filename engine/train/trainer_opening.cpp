@@ -2,6 +2,7 @@
 #include "backends/error.h"
 #include "backends/lost_device.h"
 #include "engine/recipes/recipe_plan.h"
+#include "engine/reduce/ranked_reducer.h"
 #include "engine/trace/traced_device.h"
 #include "engine/train/trainer.h"
 #include "engine/tuning/tuning.h"
@@ -29,6 +30,9 @@ Splitting splitting_of(const Model& model, unsigned most) {
                         most, splitting.group));
     return splitting;
 }
+
+/// The device of a tower that is called so: what follows its rank, if there is one.
+std::string device_of(const std::string& tower) { return tower.substr(tower.find('/') + 1); }
 
 /// What a device is called, if it could not be opened.
 DeviceInfo info_of(const std::string& id, const OpenOptions& options) {
@@ -65,7 +69,7 @@ private:
 } // namespace
 
 std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
-    const std::string& id = options_.towers[tower];
+    const std::string id = device_of(options_.towers[tower]);
     OpenOptions open = options_.open;
     if (options_.tuning) open.choices = &options_.tuning->choices(id);
     std::unique_ptr<Device> device = options_.open_device(id, open);
@@ -80,15 +84,18 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     const bool scales_loss = options_.loss_scale.has_value();
     UpdateSpec update = update_spec(recipe_, layout_, options_.quirks);
     update.scales_loss = scales_loss;
-    const std::size_t count = options_.towers.size();
-    Losses losses(options_.outlive_devices ? count : 1);
+    const std::size_t all = options_.towers.size(); // of all ranks
+    const auto& ranks = options_.ranks;
+    const std::size_t before = ranks ? ranks->towers.first(ranks->courier.rank()) : 0;
+    const std::size_t count = ranks ? ranks->towers.counts[ranks->courier.rank()] : all;
+    Losses losses(options_.outlive_devices ? all : 1);
     std::vector<std::unique_ptr<Device>> devices;
     for (std::size_t i = 0; i < count; ++i)
-        devices.push_back(losses.outlive([&] { return open_device(i); },
-                                         [&](const DeviceLost& lost) {
-                                             return make_lost_device(
-                                                 info_of(options_.towers[i], options_.open), lost);
-                                         }));
+        devices.push_back(losses.outlive(
+            [&] { return open_device(before + i); },
+            [&](const DeviceLost& lost) {
+                return make_lost_device(info_of(device_of(options_.towers[before + i]), options_.open), lost);
+            }));
     std::vector<Device*> opened;
     for (const auto& device : devices) opened.push_back(device.get());
     if (streams(options_.feed.feeding, data, opened)) open_reader(data, opened);
@@ -112,9 +119,10 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
             if (spec.staged) spec.slots = StagedImages::slots(share.examples);
             spec.most = most;
             if (share.alone) return plan_step_alone(spec, update);
-            return count == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
+            return all == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
         };
-        Share share = to_probe_ ? Share{} : assignment_.to_take(0)[i];
+        Share share = to_probe_ ? Share{} : assignment_.to_take(0)[before + i];
+        share.alone = share.alone && !ranks;
         share.examples = std::max(share.examples, recipe_.model.group());
         const auto make = [&](std::unique_ptr<Device> device) {
             auto tower =
@@ -146,8 +154,17 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                         .trace = options_.trace,
                         .caller = clock_};
     if (reader_) set.next_batch = [this] { return reader_->next(); };
-    if (count == 1) return make_lone_tower(std::move(towers[0]), set);
-    return make_tower_group(std::move(towers), update, set);
+    if (all == 1) return make_lone_tower(std::move(towers[0]), set);
+    if (!ranks) return make_tower_group(std::move(towers), update, set);
+    set.has_ranks = true;
+    set.make_reducer = [&courier = ranks->courier](const OpenOptions& host, Milestones::Spin spin,
+                                                   const UpdateSpec& spec, std::vector<StagedByTower> staged,
+                                                   std::span<const ArenaRange> buckets) {
+        return std::make_unique<RankedReducer>(courier, host, spin, spec, staged, buckets);
+    };
+    std::unique_ptr<TowerGroup> own = make_tower_group(std::move(towers), update, set);
+    if (follows()) return own;
+    return std::make_unique<RankedTowers>(ranks->courier, ranks->towers, std::move(own));
 }
 
 void Trainer::open_reader(const DataSource& data, Devices devices) {

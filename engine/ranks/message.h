@@ -1,0 +1,66 @@
+// The content of messages between ranks.
+#pragma once
+
+#include "engine/ranks/courier.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace towers {
+
+/// Writes plain values one after another, each at a multiple of 8 bytes.
+class Writer {
+public:
+    template<class T>
+    void put(std::span<const T> values) {
+        const std::size_t begin = bytes_.size();
+        bytes_.resize(begin + (values.size_bytes() + 7) / 8 * 8);
+        if (!values.empty()) std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
+    }
+    template<class T>
+    void put(const T& value) {
+        put(std::span<const T>(&value, 1));
+    }
+    void put(std::string_view text) {
+        put(std::uint64_t(text.size()));
+        put(std::span(text.data(), text.size()));
+    }
+    Bytes take() { return std::move(bytes_); }
+
+private:
+    Bytes bytes_;
+};
+
+/// Reads them again. Peers are the same program. `bytes` must stay.
+class Reader {
+public:
+    explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+    template<class T>
+    std::span<const T> get(std::size_t count) {
+        const std::span<const std::byte> its = bytes_.subspan(at_, count * sizeof(T));
+        at_ = std::min(bytes_.size(), at_ + (its.size() + 7) / 8 * 8);
+        return {reinterpret_cast<const T*>(its.data()), count};
+    }
+    template<class T>
+    T get() {
+        return get<T>(1)[0];
+    }
+    std::string text() {
+        const std::span<const char> its = get<char>(get<std::uint64_t>());
+        return {its.begin(), its.end()};
+    }
+    bool has_more() const { return at_ < bytes_.size(); }
+
+private:
+    std::span<const std::byte> bytes_;
+    std::size_t at_ = 0;
+};
+
+} // namespace towers
