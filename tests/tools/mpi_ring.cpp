@@ -85,7 +85,7 @@ void expect_error(const std::string& part, const Call& call) {
     throw std::runtime_error("no error says " + part);
 }
 
-/// The last rank tries what a transport refuses; then the launcher ends the others, which wait.
+/// The last rank tries what a transport refuses, and fails; then the launcher ends the others, which wait.
 void misuse(Transport& transport) {
     const unsigned last = transport.size() - 1;
     std::vector<std::byte> bytes(10);
@@ -119,7 +119,7 @@ int run(std::string_view what) {
     }
     if (what == "misuse") {
         misuse(*transport);
-        return 0;
+        return 1;
     }
     send_around(*transport);
     fmt::print("rank {} of {} started by {} with {}: all has arrived\n", transport->rank(), transport->size(),
