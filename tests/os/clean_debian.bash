@@ -59,6 +59,7 @@ in_root() {
         ln -s /proc/self/fd/0 "$root/dev/stdin"
         ln -s /proc/self/fd/1 "$root/dev/stdout"
         ln -s /proc/self/fd/2 "$root/dev/stderr"
+        mount --rbind /sys "$root/sys" # MPIs look there for processors and networks, and warn
         mount --bind "$2" "$root/var/cache/apt/archives"
         exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${PRESET:+PRESET="$PRESET"} \
             sh -euc "cd /root/towers; $3"
