@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <type_traits>
 
@@ -278,16 +277,6 @@ Writer order(Order what) {
 }
 
 } // namespace
-
-std::size_t TowerRanks::first(unsigned rank) const {
-    return std::accumulate(counts.begin(), counts.begin() + long(rank), std::size_t(0));
-}
-
-unsigned TowerRanks::rank_of(std::size_t tower) const {
-    unsigned rank = 0;
-    while (tower >= first(rank + 1)) ++rank;
-    return rank;
-}
 
 void follow(Courier& courier, const TowerRanks& ranks, const Followed& followed) {
     Follower follower(courier, ranks, followed);

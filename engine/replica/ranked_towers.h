@@ -4,6 +4,7 @@
 
 #include "engine/ranks/courier.h"
 #include "engine/replica/group.h"
+#include "engine/replica/tower_ranks.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +15,6 @@
 #include <vector>
 
 namespace towers {
-
-/// Which towers are whose: each rank's lie side by side, in the order of the ranks.
-struct TowerRanks {
-    std::vector<std::size_t> counts; ///< of each rank, at least one
-    std::vector<std::string> hosts;  ///< of each rank
-
-    std::size_t first(unsigned rank) const;
-    std::size_t all() const { return first(unsigned(counts.size())); }
-    unsigned rank_of(std::size_t tower) const;
-};
 
 /// What a rank that follows needs to do what rank 0 says.
 struct Followed {

@@ -4,8 +4,10 @@
 
 #include "backends/error.h"
 #include "engine/clock.h"
+#include "engine/ranks/courier.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
+#include "engine/replica/ranked_towers.h"
 #include "engine/tuning/tuning.h"
 
 #include <algorithm>

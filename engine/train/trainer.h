@@ -9,7 +9,8 @@
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
-#include "engine/replica/ranked_towers.h"
+#include "engine/replica/tower_ranks.h"
+#include "engine/replica/tower_set.h"
 #include "engine/shares/shares.h"
 #include "engine/trace/trace.h"
 #include "engine/train/assignment.h"
@@ -29,6 +30,7 @@
 
 namespace towers {
 
+class Courier;
 class Tuning;
 
 struct TrainerOptions {

@@ -3,6 +3,7 @@
 #include "backends/lost_device.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/reduce/ranked_reducer.h"
+#include "engine/replica/ranked_towers.h"
 #include "engine/trace/traced_device.h"
 #include "engine/train/trainer.h"
 #include "engine/tuning/tuning.h"
