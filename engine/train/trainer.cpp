@@ -164,6 +164,9 @@ bool Trainer::tune_own(const std::atomic<bool>* stop) {
     return changed;
 }
 
+/// Whether rank 0 decides for this rank.
+bool Trainer::follows() const { return options_.ranks && options_.ranks->courier.rank() > 0; }
+
 void Trainer::follow(const std::atomic<bool>* stop) {
     const Followed followed{.towers = dynamic_cast<TowerGroup&>(*towers_),
                             .batch =

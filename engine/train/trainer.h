@@ -200,7 +200,7 @@ public:
     std::vector<float> gradients();
 
 private:
-    bool follows() const { return options_.ranks && options_.ranks->courier.rank() > 0; }
+    bool follows() const;
     bool tune_own(const std::atomic<bool>* stop);
     std::unique_ptr<Device> open_device(std::size_t tower);
     std::unique_ptr<TowerSet> open_towers(const DataSource& data,
