@@ -60,15 +60,14 @@ int list_devices(const OpenOptions& options, bool json) {
                            {"units", units_of(device)},
                            {"unused_units", device.unused_units}});
             if (!json)
-                fmt::print(
-                    "{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}{}\n", device.id, device.name,
-                    name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
-                    device.driver,
-                    told_units_of(device),
-                    has_turns(device) ? "; one queue: kernels and copies take turns" : "",
-                    same_as.empty() ? "" : fmt::format("; the same card as {}", same_as),
-                    device.withheld.empty() ? ""
-                                            : fmt::format("; only taken when named: {}", device.withheld));
+                fmt::print("{:<10} {}, {} ({}), {:.1f} GiB, {}{}{}{}{}\n", device.id, device.name,
+                           name_of(device.kind), device.vendor, double(device.memory) / double(1 << 30),
+                           device.driver, told_units_of(device),
+                           has_turns(device) ? "; one queue: kernels and copies take turns" : "",
+                           same_as.empty() ? "" : fmt::format("; the same card as {}", same_as),
+                           device.withheld.empty()
+                               ? ""
+                               : fmt::format("; only taken when named: {}", device.withheld));
         }
         for (const Backend::LeftOut& device : listing.left_out) {
             left_out.push_back({{"backend", backend_name}, {"name", device.name}, {"reason", device.reason}});

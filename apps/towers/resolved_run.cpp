@@ -283,6 +283,10 @@ void check_devices(const Course& latest) {
 
 } // namespace
 
+std::optional<TuningOptions> tuning_here(TrainSettings settings) {
+    return tuning_of(settings, TrainFlags(), false);
+}
+
 RunInputs read_inputs(const TrainFlags& flags, const Machine& machine) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
     const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);

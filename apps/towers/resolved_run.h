@@ -45,4 +45,7 @@ struct ResolvedRun {
 /// is wrong or does not fit together.
 ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Machine& machine);
 
+/// How a rank that follows the first one tunes its devices.
+std::optional<TuningOptions> tuning_here(TrainSettings settings);
+
 } // namespace towers

@@ -4,6 +4,7 @@
 #include "apps/towers/open_run.h"
 #include "apps/towers/placement_log.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/ranks.h"
 #include "apps/towers/report_page.h"
 #include "apps/towers/resolved_run.h"
 #include "apps/towers/start_over.h"
@@ -48,7 +49,7 @@ void request_stop(int signal) {
 }
 
 void end_on_signals() {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR2}) {
         struct sigaction before {};
         // Ignored signals stay ignored: nohup ignores SIGHUP, and a shell SIGINT of background jobs.
         if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
@@ -107,6 +108,13 @@ void write_report_of_failed(const std::filesystem::path& folder) {
     }
 }
 
+/// The same devices as a run of several ranks calls them, without the ranks.
+std::vector<DeviceRecord> without_ranks(std::span<const DeviceRecord> devices) {
+    std::vector<DeviceRecord> its(devices.begin(), devices.end());
+    for (DeviceRecord& device : its) device.id = device_of(device.id);
+    return its;
+}
+
 /// This machine, whose devices are listed once.
 Machine this_machine() {
     const auto kept = std::make_shared<std::vector<Backend::Listing>>();
@@ -116,10 +124,32 @@ Machine this_machine() {
             return *kept;
         };
     };
-    return {.select = [=](const std::string& backend, const std::string& towers,
-                          const OpenOptions& open) { return choose_towers(backend, towers, lister(open)); },
-            .find = [=](std::span<const DeviceRecord> before,
-                        const OpenOptions& open) { return find_devices(before, lister(open)); }};
+    return {
+        .select = [=](const std::string& backend, const std::string& towers,
+                      const OpenOptions& open) { return choose_towers(backend, towers, lister(open)); },
+        .find = [=](std::span<const DeviceRecord> before,
+                    const OpenOptions& open) { return find_devices(without_ranks(before), lister(open)); }};
+}
+
+/// What a rank takes of its machine's devices, by its own flags and configuration.
+std::vector<std::string> own_towers(const Ranks& ranks, const std::string& backend, const std::string& towers,
+                                    const OpenOptions& open) {
+    const Machine machine = this_machine();
+    const bool of_all_ranks = towers.find('/') != towers.npos; // of the run that is resumed
+    if (of_all_ranks || (towers.empty() && backend.empty())) return ranks.dealt(machine.select("", "", open));
+    return machine.select(backend, towers, open);
+}
+
+/// The machines of all ranks, seen from the first.
+Machine machines_of(Ranks& ranks, const TrainFlags& flags) {
+    return {
+        .select =
+            [&ranks, &flags](const std::string& backend, const std::string& towers, const OpenOptions& open) {
+                return ranks.gather_towers(own_towers(ranks, backend, towers, open), flags);
+            },
+        .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
+            return {ids_of(before), ""};
+        }};
 }
 
 /// Says what of the model of --init does not begin as in that file.
@@ -144,14 +174,19 @@ std::shared_ptr<Tuning> make_tuning(const std::optional<TuningOptions>& options,
 /// A training from its flags to its last line. What it has found out and made remains here when it fails.
 class Training {
 public:
-    explicit Training(const TrainFlags& flags)
-        : flags_(flags), machine_(this_machine()), inputs_(read_inputs(flags, machine_)),
-          trace_(make_trace(flags)) {}
+    /// `ranks`: of the run, of which this process is the first; null: it is the only one.
+    Training(const TrainFlags& flags, Ranks* ranks)
+        : flags_(flags), ranks_(ranks), machine_(ranks ? machines_of(*ranks, flags) : this_machine()),
+          inputs_(read_inputs(flags, machine_)), trace_(make_trace(flags)) {}
 
     /// Trains. Every device is closed afterwards, also if this throws.
     void run() {
         try {
             resolved_ = resolve(flags_, inputs_, machine_);
+            if (ranks_ != nullptr) {
+                resolved_->open.threads = ranks_->threads_for(resolved_->open.threads);
+                ranks_->tell_run(*resolved_);
+            }
             open_and_train();
             directory_.reset();
         } catch (const DeviceError& error) {
@@ -169,8 +204,7 @@ public:
         if (flags_.log_placement) fmt::print("{}", placement_times(placement_, *trace_.trace));
         if (!trace_.path.empty()) fmt::print("{}", write_trace(trace_));
         if (!flags_.report) return;
-        const PredictionOptions options{.towers = without_repeats(resolved_->towers),
-                                        .open = resolved_->open};
+        const PredictionOptions options{.towers = without_repeats(towers_here()), .open = resolved_->open};
         // A tower that hangs may keep its device.
         fmt::print("report: {}\n", write_report(folder_.string(), any_driver_hangs() ? nullptr : &options));
     }
@@ -178,6 +212,7 @@ public:
 private:
     void open_and_train();
     TrainerOptions trainer_options();
+    std::vector<std::string> towers_here() const;
     void open_directory();
     CheckpointOrigin origin_of(const DataSource& data) const;
     void resume_past(Trainer& trainer, const CheckpointOrigin& origin) const;
@@ -186,6 +221,7 @@ private:
     [[noreturn]] void give_up(const DeviceError& error);
 
     const TrainFlags& flags_;
+    Ranks* ranks_;
     Machine machine_;
     RunInputs inputs_;
     TraceFile trace_;
@@ -211,26 +247,44 @@ void Training::write_what_is_there() {
     if (flags_.report && !folder_.empty()) write_report_of_failed(folder_);
 }
 
-TrainerOptions Training::trainer_options() {
-    const TrainSettings& settings = resolved_->settings;
-    OpenOptions open = resolved_->open;
+/// The devices of this process.
+std::vector<std::string> Training::towers_here() const {
+    if (ranks_ == nullptr) return resolved_->towers;
+    std::vector<std::string> its;
+    for (std::size_t i = 0; i < ranks_->towers().counts[0]; ++i)
+        its.push_back(device_of(resolved_->towers[i]));
+    return its;
+}
+
+/// What rank 0 and those that follow it have in common.
+TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
+    const TrainSettings& settings = run.settings;
+    OpenOptions open = run.open;
     open.stop = &stop_requested;
-    return {.towers = resolved_->towers,
-            .global_batch = resolved_->global_batch,
-            .shares = resolved_->shares,
+    std::optional<TrainerOptions::Ranks> of_ranks;
+    if (ranks != nullptr) of_ranks.emplace(ranks->world().courier(), ranks->towers());
+    return {.towers = run.towers,
+            .global_batch = run.global_batch,
+            .shares = run.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .patience = Patience(resolved_->open.timeout, {}, &stop_requested),
-            .give_up = [this](const DeviceError& error) { give_up(error); },
+            .patience = Patience(run.open.timeout, {}, &stop_requested),
             .learning_rate = *settings.lr,
             .seed = *settings.seed,
             .distort = settings.distort,
             .shuffle = settings.shuffle,
             .feed = {parse_feeding(settings.feed), settings.readers.value_or(0)},
-            .quirks = resolved_->quirks,
+            .quirks = run.quirks,
             .open = open,
-            .tuning = make_tuning(resolved_->tuning, flags_.progress != "log"),
-            .trace = trace_.trace};
+            .ranks = of_ranks};
+}
+
+TrainerOptions Training::trainer_options() {
+    TrainerOptions options = trainer_options_of(*resolved_, ranks_);
+    options.give_up = [this](const DeviceError& error) { give_up(error); };
+    options.tuning = make_tuning(resolved_->tuning, flags_.progress != "log");
+    options.trace = trace_.trace;
+    return options;
 }
 
 /// The run begins here: this may delete an earlier one, so it comes after everything that the run needs has
@@ -243,6 +297,11 @@ void Training::open_directory() {
     folder_ = directory_->path();
     work_begins(
         fmt::format("; go on from the last checkpoint in {} with --resume", directory_->path().string()));
+    if (ranks_ != nullptr)
+        ranks_->when_gone([this] {
+            if (terminal_) terminal_->finish();
+            return way_on(*directory_);
+        });
 }
 
 CheckpointOrigin Training::origin_of(const DataSource& data) const {
@@ -279,6 +338,7 @@ void Training::open_and_train() {
         tests = open_tests(settings, recipe, *data);
     else
         has_tests = check_test_data(settings, recipe, *data);
+    if (ranks_ != nullptr) ranks_->compare_data(*data, tests.get());
     Trainer trainer(recipe, trainer_options(), *data, tests);
     tests.reset(); // towers that stream them keep them
     if (!settings.init.empty() && !past) {
@@ -374,11 +434,39 @@ void Training::train_and_report(const OpenRun& run) {
     report_end(run, saved, ended.how);
 }
 
+/// The part of a rank that is not the first.
+int follow(const TrainFlags& flags, Ranks& ranks) {
+    end_on_signals();
+    TrainSettings own;
+    if (!flags.config.empty()) replace(own, read_settings(flags.config));
+    replace(own, flags.settings);
+    ranks.tell_towers(own_towers(ranks, own.backend, own.towers, flags.open), flags);
+    ResolvedRun run = ranks.receive_run(flags);
+    const std::unique_ptr<DataSource> data =
+        open_data_for(run.recipe, data_request(run.settings, Split::train, *run.settings.seed));
+    std::shared_ptr<const DataSource> tests;
+    if (run.settings.eval_every > 0) tests = open_tests(run.settings, run.recipe, *data);
+    ranks.compare_data(*data, tests.get());
+    TrainerOptions options = trainer_options_of(run, &ranks);
+    options.tuning = make_tuning(tuning_here(run.settings), false);
+    Trainer(run.recipe, options, *data, tests).follow(&stop_requested);
+    return ranks.receive_end();
+}
+
 int run_train(const TrainFlags& flags) {
-    Training training(flags);
-    training.run();
-    training.report();
-    return 0;
+    std::unique_ptr<Ranks> ranks = Ranks::join(stop_requested);
+    Ranks* const all = ranks.get();
+    try {
+        if (all != nullptr && !all->is_first()) return follow(flags, *all);
+        Training training(flags, all);
+        training.run();
+        training.report();
+        if (all != nullptr) all->tell_end(0);
+        return 0;
+    } catch (...) {
+        if (all != nullptr) all->fail_with_current_exception(std::move(ranks));
+        throw;
+    }
 }
 
 } // namespace

@@ -21,7 +21,7 @@ constexpr std::size_t most_in_head = std::size_t(16) << 10;
 /// Of a message's body at once.
 constexpr std::size_t body_part = std::size_t(64) << 20;
 constexpr milliseconds heart_rate(500), look_rate(100);
-constexpr std::chrono::duration<double> hurried_silence(1.5);
+constexpr std::chrono::duration<double> hurried_silence(2);
 
 struct Head {
     Topic topic;
@@ -140,17 +140,13 @@ void Courier::watch_process(unsigned peer, int pid) {
     if (const int process = open_process(pid); process >= 0) peers_.at(peer).process = process;
 }
 
-void Courier::hurry() {
-    const std::lock_guard lock(mutex_);
-    silence_ = std::min(silence_, hurried_silence);
-}
-
 void Courier::tell_failure(int code, const std::string& line) {
     Bytes bytes(sizeof code + line.size());
     std::memcpy(bytes.data(), &code, sizeof code);
     std::memcpy(bytes.data() + sizeof code, line.data(), line.size());
     send_all(Topic::failure, bytes);
     std::unique_lock lock(mutex_);
+    told_failure_ = true;
     changed_.wait_for(lock, std::chrono::seconds(2), [this] {
         return gone_ || std::ranges::all_of(peers_, [](const Peer& peer) { return peer.out.empty(); });
     });
@@ -320,6 +316,10 @@ void Courier::look_after_peers() {
     const bool beats = now - beaten_ >= heart_rate;
     if (beats) beaten_ = now;
     const std::lock_guard lock(mutex_);
+    if (options_.stop != nullptr && *options_.stop && !std::exchange(told_stop_, true)) {
+        silence_ = std::min(silence_, hurried_silence);
+        if (rank_ > 0) peers_[0].out.push_back({Topic::stop, {}});
+    }
     for (unsigned i = 0; i < size_; ++i) {
         Peer& peer = peers_[i];
         if (i == rank_ || peer.said_farewell) continue;
@@ -345,6 +345,7 @@ void Courier::lose(const PeerGone& gone) {
     std::vector<Carried*> carried;
     {
         const std::lock_guard lock(mutex_);
+        if (told_failure_) return changed_.notify_all();
         gone_ = gone;
         carried = carried_;
     }

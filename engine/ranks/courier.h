@@ -30,6 +30,7 @@ enum class Topic : std::uint32_t {
     farewell, ///< its sender sends nothing any more
     failure,  ///< its sender ends; the exit code and a line for the user
     setup,    ///< before the first step
+    stop,     ///< to rank 0: the user wants to end the run
     command,  ///< of rank 0
     answer,   ///< to rank 0
     lists,    ///< of an exchange
@@ -70,6 +71,9 @@ struct CourierOptions {
     /// Called once, by the communication thread, when a peer is gone. It may end the program. Else receive()
     /// throws PeerGone from then on.
     std::function<void(const PeerGone&)> gone;
+    /// Whether the user wants to end the run, of which rank 0 is told; may be null. From then on a much
+    /// shorter silence means that a peer is gone, since the launcher will soon kill this process.
+    const std::atomic<bool>* stop = nullptr;
 };
 
 /// Any thread may call it. Functions that wait throw PeerGone.
@@ -109,10 +113,8 @@ public:
 
     /// A peer on this machine is gone when this process is.
     void watch_process(unsigned peer, int pid);
-    /// From now on a much shorter silence means that a peer is gone, as when the launcher will soon kill this
-    /// process.
-    void hurry();
-    /// Tells the peers that this rank ends, with which code and why. Waits until that has left, but not long.
+    /// Tells the peers that this rank ends, with which code and why, and is deaf to what they do then. Waits
+    /// until that has left, but not long.
     void tell_failure(int code, const std::string& line);
     /// Bytes of all messages and carried work that this rank has sent.
     std::uint64_t sent_bytes() const { return sent_bytes_; }
@@ -159,7 +161,7 @@ private:
     std::vector<Carried*> carried_;
     std::chrono::duration<double> silence_;
     std::atomic<std::uint64_t> sent_bytes_ = 0;
-    bool woken_ = false;
+    bool woken_ = false, told_stop_ = false, told_failure_ = false;
     std::atomic<bool> closing_ = false;
     std::optional<PeerGone> gone_;
     std::mutex moving_; ///< while the transport is used; before mutex_

@@ -4,6 +4,8 @@
 
 namespace towers {
 
+std::string device_of(const std::string& tower) { return tower.substr(tower.find('/') + 1); }
+
 std::size_t TowerRanks::first(unsigned rank) const {
     return std::accumulate(counts.begin(), counts.begin() + long(rank), std::size_t(0));
 }

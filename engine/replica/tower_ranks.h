@@ -17,4 +17,7 @@ struct TowerRanks {
     unsigned rank_of(std::size_t tower) const;
 };
 
+/// The device of a tower that is called so in the run: what follows its rank, if there is one.
+std::string device_of(const std::string& tower);
+
 } // namespace towers

@@ -139,7 +139,7 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
     const TrainerOptions& options = trainer.options();
     DivergedStep diverged{.recipe = trainer.recipe(),
                           .tower = of.tower,
-                          .device = options.towers[of.tower],
+                          .device = device_of(options.towers[of.tower]),
                           .step = {.before = trainer.save(),
                                    .learning_rate = of.learning_rate,
                                    .seed = options.seed,

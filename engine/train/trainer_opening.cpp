@@ -32,9 +32,6 @@ Splitting splitting_of(const Model& model, unsigned most) {
     return splitting;
 }
 
-/// The device of a tower that is called so: what follows its rank, if there is one.
-std::string device_of(const std::string& tower) { return tower.substr(tower.find('/') + 1); }
-
 /// What a device is called, if it could not be opened.
 DeviceInfo info_of(const std::string& id, const OpenOptions& options) {
     for (const Backend::Listing& listing : list_devices(options))

@@ -1,0 +1,219 @@
+#include "apps/towers/ranks.h"
+
+#include "apps/towers/common_flags.h"
+#include "apps/towers/ending.h"
+#include "apps/towers/start_over.h"
+#include "backends/error.h"
+#include "backends/watched_device.h"
+#include "engine/model/freeze.h"
+#include "engine/ranks/mpi_transport.h"
+
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <spdlog/spdlog.h>
+
+namespace towers {
+namespace {
+
+using nlohmann::json;
+
+/// Flags that each rank may have of its own.
+const std::set<std::string> own_flags{"towers",  "backend", "data",     "test-data", "format", "threads",
+                                      "readers", "feed",    "hold-out", "tune",      "shares"};
+
+Bytes to_bytes(const json& message) {
+    const std::string text = message.dump(-1, ' ', true, json::error_handler_t::replace);
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+}
+
+json to_json(const Bytes& bytes) {
+    const auto* const text = reinterpret_cast<const char*>(bytes.data());
+    return json::parse(text, text + bytes.size());
+}
+
+/// The lines of the settings that flags give and that all ranks must have.
+std::vector<std::string> common_lines(const TrainFlags& flags) {
+    std::vector<std::string> lines;
+    const std::string text = write_settings(flags.settings.values, Settings::all);
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin), name = line.substr(0, line.find(' '));
+        if (flags.settings.gives(name) && !own_flags.contains(name)) lines.push_back(line);
+        begin = end + 1;
+    }
+    return lines;
+}
+
+CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
+    CourierOptions options;
+    options.stop = &stop;
+    options.gone = std::move(gone);
+    return options;
+}
+
+/// Of an exception that is being handled.
+std::pair<int, std::string> code_and_line() {
+    try {
+        throw;
+    } catch (const UsageError& error) {
+        return {command_line_wrong, error.what()};
+    } catch (const std::exception& error) {
+        return {work_failed, error.what()};
+    } catch (...) {
+        return {work_failed, "something went wrong"};
+    }
+}
+
+} // namespace
+
+std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
+    const std::optional<Launched> by = launched();
+    if (!by || by->ranks == 1) return nullptr;
+    work_begins(); // MPI does not survive a new start of the program
+    std::unique_ptr<Ranks> ranks;
+    try {
+        ranks.reset(new Ranks(open_mpi_transport(*by), stop));
+    } catch (const UsageError&) {
+        if (by->rank > 0) end_at_once(command_line_wrong); // rank 0 says the same
+        throw;
+    }
+    if (const std::string warning = ranks->world_.warning(); !warning.empty()) spdlog::warn("{}", warning);
+    return ranks;
+}
+
+Ranks::Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop)
+    : world_(std::move(transport),
+             courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
+             "towers " TOWERS_VERSION) {
+    world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
+}
+
+void Ranks::when_gone(std::function<std::string()> end) {
+    const std::lock_guard lock(mutex_);
+    end_ = std::move(end);
+}
+
+/// On the communication thread. The lowest rank that is left says what happened.
+void Ranks::peer_is_gone(const PeerGone& gone) {
+    const std::lock_guard lock(mutex_);
+    const bool is_known =
+        gone.rank < world_.ranks().size(); // else the ranks are just getting to know each other
+    const bool speaks = world_.rank() == (gone.rank == 0 && !gone.code ? 1u : 0u);
+    const int code = gone.code.value_or(work_failed);
+    if (!speaks) end_at_once(code);
+    const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
+    const std::string way_on = end_ ? end_()
+                               : gone.rank == 0
+                                   ? "; go on from the last checkpoint in its run directory with --resume"
+                                   : "";
+    end_at_once(report(code, fmt::format("{}: {}{}", name, gone.what(), way_on)));
+}
+
+std::vector<std::string> Ranks::dealt(const std::vector<std::string>& devices) const {
+    return dealt_to(world_.local_rank(), world_.local_ranks(), devices);
+}
+
+void Ranks::tell_towers(const std::vector<std::string>& own, const TrainFlags& flags) {
+    world_.courier().send(0, Topic::setup, to_bytes({{"towers", own}, {"settings", common_lines(flags)}}));
+}
+
+std::vector<std::string> Ranks::gather_towers(const std::vector<std::string>& own, const TrainFlags& flags) {
+    std::vector<std::string> all;
+    const std::vector<std::string> own_lines = common_lines(flags);
+    towers_ = {};
+    for (unsigned rank = 0; rank < world_.size(); ++rank) {
+        const json told = rank == 0 ? json{{"towers", own}, {"settings", own_lines}}
+                                    : to_json(world_.courier().receive(rank, Topic::setup));
+        const std::vector<std::string> lines = told["settings"], towers = told["towers"];
+        if (lines != own_lines)
+            throw UsageError(fmt::format("{} has the flags '{}', but {} '{}'; give all ranks the same flags "
+                                         "but for --towers, --data and "
+                                         "what else is a machine's own",
+                                         world_.name(rank), fmt::join(lines, ", "), world_.name(0),
+                                         fmt::join(own_lines, ", ")));
+        towers_.counts.push_back(towers.size());
+        towers_.hosts.push_back(world_.ranks()[rank].host);
+        for (const std::string& id : towers) all.push_back(fmt::format("{}/{}", rank, id));
+    }
+    return all;
+}
+
+unsigned Ranks::threads_for(unsigned asked) const {
+    return asked != 0 || std::getenv("OMP_NUM_THREADS") != nullptr ? asked : world_.threads();
+}
+
+void Ranks::tell_run(const ResolvedRun& run) {
+    const json message{{"settings", write_settings(run.settings, Settings::all)},
+                       {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
+                       {"towers", run.towers},
+                       {"counts", towers_.counts},
+                       {"global_batch", run.global_batch}};
+    world_.courier().send_all(Topic::setup, to_bytes(message));
+}
+
+ResolvedRun Ranks::receive_run(const TrainFlags& flags) {
+    const json told = to_json(world_.courier().receive(0, Topic::setup));
+    ResolvedRun run;
+    TrainSettings& settings = run.settings = parse_settings(told["settings"], "rank 0").values;
+    const TrainSettings& own = flags.settings.values;
+    const auto gives = [&](const char* name) { return flags.settings.gives(name); };
+    if (gives("data")) settings.data = own.data;
+    if (gives("test-data")) settings.test_data = own.test_data;
+    if (gives("format")) settings.format = own.format;
+    settings.threads = own.threads;
+    run.open = flags.open;
+    run.open.threads = threads_for(own.threads);
+    if (gives("readers")) settings.readers = own.readers;
+    if (gives("feed")) settings.feed = own.feed;
+    run.recipe = parse_recipe(told["recipe"]["name"], told["recipe"]["text"], "the recipe of rank 0");
+    freeze(run.recipe.model, settings.freeze);
+    run.quirks = parse_quirks(settings.quirks);
+    run.towers = told["towers"].get<std::vector<std::string>>();
+    run.global_batch = told["global_batch"];
+    run.open.timeout = device_timeout(settings.device_timeout);
+    run.open.exact_products = settings.exact_products;
+    choose_precision(run.open, precision_in(settings), {}, run.recipe);
+    towers_.counts = told["counts"].get<std::vector<std::size_t>>();
+    for (const Rank& rank : world_.ranks()) towers_.hosts.push_back(rank.host);
+    return run;
+}
+
+void Ranks::compare_data(const DataSource& data, const DataSource* tests) {
+    const auto describe = [](const DataSource& its) {
+        return json{{"examples", its.size()}, {"checksum", its.checksum()}, {"name", its.info().name}};
+    };
+    json own{{"data", describe(data)}};
+    if (tests != nullptr) own["test data"] = describe(*tests);
+    if (!is_first()) return world_.courier().send(0, Topic::setup, to_bytes(own));
+    for (unsigned rank = 1; rank < world_.size(); ++rank) {
+        const json its = to_json(world_.courier().receive(rank, Topic::setup));
+        for (const auto& [what, expected] : own.items()) {
+            const json found = its.value(what, json{{"examples", 0}, {"checksum", 0}});
+            if (found["examples"] == expected["examples"] && found["checksum"] == expected["checksum"])
+                continue;
+            throw UsageError(fmt::format(
+                "{} has other {}: {} examples with checksum {:x}, and {} has {} with "
+                "checksum {:x}; give each rank a copy of the same data",
+                world_.name(rank), what, found["examples"].get<std::uint64_t>(),
+                found["checksum"].get<std::uint64_t>(), world_.name(0),
+                expected["examples"].get<std::uint64_t>(), expected["checksum"].get<std::uint64_t>()));
+        }
+    }
+}
+
+void Ranks::tell_end(int code) { world_.courier().send_all(Topic::setup, to_bytes(code)); }
+
+int Ranks::receive_end() { return to_json(world_.courier().receive(0, Topic::setup)); }
+
+void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
+    const auto [code, line] = code_and_line();
+    world_.courier().tell_failure(code, line);
+    if (!is_first()) end_at_once(code);
+    keep_for_ever(std::shared_ptr<Ranks>(std::move(self))); // MPI waits for the others when it ends
+}
+
+} // namespace towers
