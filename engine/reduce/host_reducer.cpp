@@ -154,7 +154,8 @@ void HostReducer::begin(const StepNumbers& numbers, std::span<const std::size_t>
                         std::span<const std::size_t> outputs) {
     adds_.assign(inputs.begin(), inputs.end());
     hands_to_.assign(outputs.begin(), outputs.end());
-    for (const Updater& updater : updaters_) updater.session.write(numbers);
+    if (!blocks_.empty())
+        for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
     given_ = 0;
     for (std::atomic<std::size_t>& undone : undone_) undone = 1;
