@@ -85,7 +85,9 @@ void Courier::send_all(Topic topic, const Bytes& bytes) {
 Bytes Courier::receive(unsigned from, Topic topic) {
     std::unique_lock lock(mutex_);
     auto& received = peers_.at(from).received[topic];
+    ++receivers_;
     changed_.wait(lock, [&] { return !received.empty() || gone_; });
+    --receivers_;
     if (received.empty()) throw PeerGone(*gone_);
     Bytes bytes = std::move(received.front());
     received.pop_front();
@@ -160,12 +162,17 @@ void Courier::abort(int code) {
 
 void Courier::work() {
     sleep_exactly();
-    constexpr microseconds shortest(10), longest(200), idle(1000);
-    constexpr milliseconds alert(20); // after something has moved
-    microseconds pause = shortest;
+    // A look costs as much as some microseconds of a step's work, so there are few while towers compute.
+    // Where somebody only waits, what comes is seen late by a small part of the time since something came
+    // last.
+    constexpr microseconds shortest(10), working(200);
+    constexpr microseconds eager(300); // without sleep, as a wait for what is on its way
+    constexpr milliseconds idle(1);
+    constexpr int part = 3;
     Clock::time_point moved = Clock::now();
     while (true) {
-        bool waits = false, moves = false;
+        bool moves = false;
+        auto state = Carried::State::idle;
         try {
             const std::lock_guard moving(moving_);
             look_after_peers();
@@ -177,9 +184,9 @@ void Courier::work() {
                 carried = carried_;
             }
             for (Carried* const each : carried) {
-                const Carried::State state = each->advance(*transport_);
-                moves = moves || state == Carried::State::moved;
-                waits = waits || state == Carried::State::waiting;
+                const Carried::State its = each->advance(*transport_);
+                moves = moves || its == Carried::State::moved;
+                state = std::max(state, its);
             }
             if (has_ended()) return;
         } catch (const PeerGone& gone) {
@@ -187,16 +194,21 @@ void Courier::work() {
         } catch (const TransportError& error) {
             return lose(PeerGone(rank_, error.what()));
         }
+        const Clock::time_point now = Clock::now();
         if (moves) {
-            moved = Clock::now();
-            pause = shortest;
+            moved = now;
             continue;
         }
-        const bool is_alert = waits || Clock::now() - moved < alert;
+        const bool is_urgent = state == Carried::State::urgent || receivers_ > 0;
+        if (is_urgent && now - moved < eager) {
+            std::this_thread::yield();
+            continue;
+        }
+        Clock::duration pause = state == Carried::State::waiting ? Clock::duration(working) : idle;
+        if (is_urgent) pause = std::clamp<Clock::duration>((now - moved) / part, shortest, pause);
         std::unique_lock lock(mutex_);
-        work_to_do_.wait_for(lock, is_alert ? pause : idle, [this] { return woken_; });
+        work_to_do_.wait_for(lock, pause, [this] { return woken_; });
         woken_ = false;
-        pause = std::min(2 * pause, longest);
     }
 }
 

@@ -58,7 +58,9 @@ public:
     Carried& operator=(const Carried&) = delete;
     virtual ~Carried() = default;
 
-    enum class State { moved, waiting, idle };
+    /// Idle: there is nothing to carry. Waiting: there is, while others have work to do. Urgent: they have
+    /// none.
+    enum class State { idle, waiting, urgent, moved };
     /// Begins and tests transfers, with tags of at least Courier::first_free_tag. Must not wait.
     virtual State advance(Transport& transport) = 0;
     /// A peer is gone: advance() is not called again.
@@ -163,6 +165,7 @@ private:
     std::atomic<std::uint64_t> sent_bytes_ = 0;
     bool woken_ = false, told_stop_ = false, told_failure_ = false;
     std::atomic<bool> closing_ = false;
+    std::atomic<unsigned> receivers_ = 0; ///< threads within receive()
     std::optional<PeerGone> gone_;
     std::mutex moving_; ///< while the transport is used; before mutex_
     std::chrono::steady_clock::time_point looked_{}, beaten_{};

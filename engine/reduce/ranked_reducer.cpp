@@ -145,16 +145,7 @@ RankedReducer::RankedReducer(Courier& courier, const OpenOptions& host, Mileston
               return gradients;
           }(),
           buckets),
-      updater_(host, spin, spec, part_of_this_rank(towers), buckets), arrived_(spin), complete_(spin),
-      exchanged_(spin) {
-    update_ = [this] {
-        for (std::size_t bucket = 1;
-             bucket <= buckets_ && arrived_.wait_for(bucket) == Milestones::Outcome::passed; ++bucket) {
-            bucket = std::max(bucket, std::min(arrived_.count(), buckets_));
-            updater_.give(bucket);
-            courier_.wake();
-        }
-    };
+      updater_(host, spin, spec, part_of_this_rank(towers), buckets), complete_(spin), exchanged_(spin) {
     courier_.on(Topic::lists, [this](unsigned from, const Bytes& message) { take_lists(from, message); });
     courier_.on(Topic::step_failed, [this](unsigned, const Bytes& message) {
         failed_step_ = std::max(failed_step_.load(), Reader(message).get<std::uint64_t>());
@@ -196,8 +187,9 @@ RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towe
 void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     ++step_;
     active_.assign(towers.begin(), towers.end());
-    for (Milestones* each : {&arrived_, &complete_, &exchanged_, &drained_}) each->restart();
+    for (Milestones* each : {&complete_, &exchanged_, &drained_}) each->restart();
     failed_ = spoiled_ = false;
+    given_ = 0;
     {
         const std::lock_guard lock(lists_mutex_);
         listed_ = 0;
@@ -214,7 +206,6 @@ void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_
         else if (active_.size() == 1)
             inputs.push_back(courier_.size() + active_[0]);
     updater_.begin(numbers, inputs, active_);
-    worker_.start(update_);
     stepping_ = true;
     if (failed_step_ == step_) fail_waiting();
     if (is_gone_) stop();
@@ -242,8 +233,12 @@ Carried::State RankedReducer::advance(Transport& transport) {
         complete = std::min(complete, peer.receive.buckets(buckets_));
     }
     if (!failed_ && !spoiled_) {
-        arrived_.advance(arrived);
         complete_.advance(complete);
+        if (arrived >
+            given_) { // this thread takes part in the work, so buckets in turn: others may have come
+            updater_.give(++given_);
+            moved = true;
+        }
     }
     const bool done = std::ranges::all_of(peers_, [](const auto& entry) {
         const Peer& peer = entry.second;
@@ -255,7 +250,8 @@ Carried::State RankedReducer::advance(Transport& transport) {
         drained_.advance(1);
         return State::moved;
     }
-    return moved ? State::moved : State::waiting;
+    const bool towers_work = sum_.complete().count() < buckets_;
+    return moved ? State::moved : towers_work ? State::waiting : State::urgent;
 }
 
 /// A step that has failed sends empty messages, so that every message that a peer expects comes.
@@ -325,7 +321,7 @@ void RankedReducer::fail_waiting() {
     failed_ = true;
     sum_.fail();
     updater_.fail();
-    for (Milestones* each : {&arrived_, &complete_, &exchanged_}) each->fail();
+    for (Milestones* each : {&complete_, &exchanged_}) each->fail();
 }
 
 void RankedReducer::fail() {
@@ -422,10 +418,9 @@ StepVerdict RankedReducer::end(const StepVote& vote) {
             fail();
         }
     };
-    attempt([&] { worker_.get(); });
     attempt([&] { sum_.end(); });
-    attempt([&] { sum = updater_.end_work(); });
     const bool drained = drained_.wait_for(1) == Milestones::Outcome::passed;
+    attempt([&] { sum = updater_.end_work(); });
     Bytes own;
     if (drained) {
         Writer message;

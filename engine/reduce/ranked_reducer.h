@@ -3,7 +3,6 @@
 // others. Bucket by bucket, while the towers compute.
 #pragma once
 
-#include "backends/worker.h"
 #include "engine/ranks/courier.h"
 #include "engine/reduce/host_reducer.h"
 
@@ -142,18 +141,18 @@ private:
     const std::size_t buckets_;
     const std::vector<Slice> slices_; ///< of all ranks
     const std::vector<StagedByTower> towers_;
-    std::vector<std::size_t> active_; ///< of the step
+    std::vector<std::size_t> active_;     ///< of the step
     std::atomic<std::uint64_t> step_ = 0; ///< counted from 1, failed attempts too
     RankSum sum_;
     std::map<unsigned, Peer> peers_;
     std::map<std::size_t, std::size_t> places_; ///< of its own slices among them, by their offset, in bytes
     HostReducer updater_;
     std::span<const float> sums_; ///< of this rank in the step
-    Milestones arrived_, complete_, exchanged_, drained_;
+    Milestones complete_, exchanged_, drained_;
+    std::size_t given_ = 0; ///< buckets whose sums of all ranks the updater has
     std::atomic<bool> failed_ = false, stepping_ = false, is_gone_ = false;
     std::atomic<std::uint64_t> failed_step_ = 0; ///< the last that a peer has declared so
     bool spoiled_ = false;                       ///< a peer did not send what was expected
-    std::function<void()> update_;
     /// Lists of exchanges: by the number of the step and the exchange, of each rank.
     struct Lists {
         std::vector<Bytes> of_ranks;
@@ -162,7 +161,6 @@ private:
     mutable std::mutex lists_mutex_;
     std::map<std::pair<std::uint64_t, std::size_t>, Lists> lists_;
     std::size_t listed_ = 0; ///< exchanges of the step for which this rank's lists are sent
-    Worker worker_;          // last: it uses the others
 };
 
 } // namespace towers

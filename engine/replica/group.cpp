@@ -26,8 +26,8 @@ std::unique_ptr<GradientReducer> make_host_reducer(OpenOptions host, Milestones:
     return std::make_unique<HostReducer>(host, spin, spec, std::move(towers), buckets);
 }
 
-Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
-    const unsigned processors = cpu_threads(0);
+Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers, const TowerSetOptions& options) {
+    const unsigned processors = cpu_threads(options.has_ranks ? options.host.threads : 0); // others share them
     const bool on_host = std::ranges::any_of(towers, [](const auto& tower) {
         return tower->info().kind == DeviceKind::cpu || tower->info().kind == DeviceKind::software;
     });
@@ -40,7 +40,7 @@ Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers) {
 TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateSpec& update,
                        const TowerSetOptions& options)
     : caller_(options.caller), layout_(*update.layout), watchdog_(options.patience), host_(options.host),
-      waiting_(waiting_beside(towers)),
+      waiting_(waiting_beside(towers, options)),
       reducer_((options.make_reducer ? options.make_reducer : make_host_reducer)(
           reducer_host(options.host), waiting_.spin, update, staged_by(towers), towers[0]->buckets())),
       shared_{*reducer_, options.next_batch}, has_ranks_(options.has_ranks) {

@@ -72,11 +72,9 @@ int run(int argc, char** argv) {
     options.ranks.emplace(world.courier(), ranks);
     const double factor = world.rank() + 1 == world.size() ? slower : 1;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
-        if (slower != 1)
-            return std::make_unique<test::SimulatedDevice>(
-                std::string(id), [=](unsigned examples) { return factor * seconds * examples / share; });
         return std::make_unique<test::SimulatedDevice>(
-            std::string(id), test::seconds_by_work(recipe, share, seconds / 3, seconds * 2 / 3));
+            std::string(id),
+            test::seconds_by_work(recipe, share, factor * seconds / 3, factor * seconds * 2 / 3));
     };
     const Dataset images = test::noise(200);
     if (world.rank() > 0) {
