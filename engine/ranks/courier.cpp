@@ -162,13 +162,11 @@ void Courier::abort(int code) {
 
 void Courier::work() {
     sleep_exactly();
-    // A look costs as much as some microseconds of a step's work, so there are few while towers compute.
-    // Where somebody only waits, what comes is seen late by a small part of the time since something came
-    // last.
-    constexpr microseconds shortest(10), working(200);
-    constexpr microseconds eager(300); // without sleep, as a wait for what is on its way
-    constexpr milliseconds idle(1);
-    constexpr int part = 3;
+    // A look costs as much as some microseconds of a step's work. So while others have work, what comes is
+    // seen late by a part of the time since something came last; that is mostly hidden. Where all only wait
+    // for what is on its way, this thread looks without a pause.
+    constexpr microseconds shortest(100), eager(300);
+    constexpr milliseconds longest(2);
     Clock::time_point moved = Clock::now();
     while (true) {
         bool moves = false;
@@ -204,8 +202,8 @@ void Courier::work() {
             std::this_thread::yield();
             continue;
         }
-        Clock::duration pause = state == Carried::State::waiting ? Clock::duration(working) : idle;
-        if (is_urgent) pause = std::clamp<Clock::duration>((now - moved) / part, shortest, pause);
+        const auto pause =
+            std::clamp<Clock::duration>((now - moved) / (is_urgent ? 8 : 2), shortest, longest);
         std::unique_lock lock(mutex_);
         work_to_do_.wait_for(lock, pause, [this] { return woken_; });
         woken_ = false;
