@@ -1,0 +1,339 @@
+// Runs of several ranks, under the launchers of real MPIs.
+#include "tests/apps/helpers.h"
+#include "tests/support/files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace towers::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// An MPI with its launcher.
+struct Mpi {
+    const char* name;
+    const char* rank_variable; ///< in a rank's environment
+    Arguments flags;
+};
+
+bool is_on_path(const std::string& program) {
+    std::istringstream folders(std::getenv("PATH"));
+    for (std::string folder; std::getline(folders, folder, ':');)
+        if (fs::exists(fs::path(folder) / program)) return true;
+    return false;
+}
+
+/// Those that are installed and have a plugin; says which are not.
+const std::vector<Mpi>& mpis() {
+    static const std::vector<Mpi> there = [] {
+        std::vector<Mpi> found;
+        const fs::path program = towers_command({}).front();
+        for (const Mpi& mpi :
+             {Mpi{"openmpi", "OMPI_COMM_WORLD_RANK", {"--oversubscribe"}}, Mpi{"mpich", "PMI_RANK", {}}})
+            if (is_on_path(fmt::format("mpirun.{}", mpi.name)) &&
+                fs::exists(program.parent_path() / fmt::format("lib/towers/towers-{}.so", mpi.name)))
+                found.push_back(mpi);
+            else
+                MESSAGE(fmt::format("there is no launcher of {}, or no plugin: it is not tested", mpi.name));
+        return found;
+    }();
+    return there;
+}
+
+/// A launcher and its ranks, the `train` of each with its own flags.
+Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
+    Arguments command{fmt::format("mpirun.{}", mpi.name)};
+    command = command + mpi.flags;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (i > 0) command.push_back(":");
+        command = command + Arguments{"-n", "1"} + towers_command(Arguments{"train"} + ranks[i]);
+    }
+    return command;
+}
+
+/// So many ranks with the same flags.
+Arguments under(const Mpi& mpi, std::size_t ranks, const Arguments& flags) {
+    return under(mpi, std::vector<Arguments>(ranks, flags));
+}
+
+/// Marks the processes that it starts.
+RunOptions marked(const std::string& mark) {
+    return {.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                            {"TOWERS_TEST_MARK", mark}},
+            .seconds = 120};
+}
+
+Outcome run(const Arguments& command) { return Program(command, marked("none")).end(); }
+
+/// The process of a rank that is marked so; waits until it is there.
+pid_t process_of(const Mpi& mpi, const std::string& mark, unsigned rank) {
+    const std::string is_marked = "TOWERS_TEST_MARK=" + mark,
+                      is_rank = fmt::format("{}={}", mpi.rank_variable, rank);
+    for (int attempt = 0; attempt < 2000; ++attempt) {
+        for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+            const std::string name = entry.path().filename();
+            pid_t pid = 0;
+            if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc()) continue;
+            std::ifstream file(entry.path() / "environ");
+            const std::string all((std::istreambuf_iterator<char>(file)), {});
+            std::vector<std::string> variables;
+            std::istringstream text(all);
+            for (std::string each; std::getline(text, each, '\0');) variables.push_back(each);
+            if (std::ranges::count(variables, is_marked) > 0 && std::ranges::count(variables, is_rank) > 0)
+                return pid;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    FAIL("there is no such rank");
+    return 0;
+}
+
+/// Data and a recipe whose batch norm takes the whole batch, and the flags of a run on them.
+class Case {
+public:
+    Case() {
+        write_records(folder_ / "data", 8);
+        write_text(folder_ / "mine.toml",
+                   tiny_recipe("\"batch\"", "kind = \"adam\"\nlearning_rate = 1e-3\n"));
+    }
+    fs::path operator/(const char* name) const { return folder_ / name; }
+
+    Arguments flags(const fs::path& run, const std::string& towers, unsigned steps) const {
+        return {"--towers",       towers,
+                "--threads",      "1",
+                "--recipe",       (folder_ / "mine.toml").string(),
+                "--global-batch", "24",
+                "--data",         (folder_ / "data").string(),
+                "--run",          run.string(),
+                "--steps",        std::to_string(steps),
+                "--save-every",   "2",
+                "--log-every",    "1",
+                "--progress",     "log"};
+    }
+
+private:
+    TemporaryFolder folder_;
+};
+
+void check_same_tensors(const fs::path& checkpoint, const fs::path& other) {
+    RawTensors one = RawTensors::read(checkpoint), two = RawTensors::read(other);
+    const bool same = one.data == two.data;
+    CHECK(same);
+}
+
+unsigned latest(const fs::path& run) {
+    unsigned latest = 0;
+    for (const std::string& name : names_in(run))
+        if (name.starts_with("model.ckpt-") && name.ends_with(".safetensors"))
+            latest = std::max(latest, unsigned(std::stoul(name.substr(11))));
+    return latest;
+}
+
+void check_started(const Outcome& outcome) {
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.code == 0);
+}
+
+} // namespace
+
+TEST_CASE("ranks train as the same towers of one process") {
+    const Case its;
+    const Arguments shares{"--shares", "1:3:2:2"};
+    check_worked(run_towers(Arguments{"train"} + its.flags(its / "alone", "cpu,cpu,cpu,cpu", 10) + shares));
+    const std::vector<float> expected = variables(checkpoint(its / "alone", 10));
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path run_path = its / mpi.name;
+        const auto ranks = [&](const std::vector<std::string>& towers) {
+            std::vector<Arguments> all;
+            for (const std::string& each : towers) all.push_back(its.flags(run_path, each, 10) + shares);
+            return under(mpi, all);
+        };
+        const std::vector<std::vector<std::string>> layouts{
+            {"cpu,cpu", "cpu,cpu"}, {"cpu", "cpu,cpu", "cpu"}, {"cpu", "cpu", "cpu", "cpu"}};
+        for (const auto& towers : layouts) {
+            CAPTURE(towers.size());
+            const Outcome outcome = run(ranks(towers));
+            check_started(outcome);
+            CHECK(contains(outcome.out, fmt::format("tower_3: {}/cpu", towers.size() - 1)));
+            CHECK(relative_distance(variables(checkpoint(run_path, 10)), expected) < 1e-5);
+            CHECK(relative_distance(variables(checkpoint(run_path, 10), true),
+                                    variables(checkpoint(its / "alone", 10), true)) < 1e-5);
+            CHECK(metrics(run_path).size() == 10);
+            fs::rename(run_path, its / "before");
+            if (towers.size() == 2) { // once more: the same bits
+                check_started(run(ranks(towers)));
+                check_same(its / "before", run_path, 10);
+                fs::remove_all(run_path);
+            }
+            fs::remove_all(its / "before");
+        }
+    }
+}
+
+TEST_CASE("a run goes on with any number of ranks, and with none") {
+    const Case its;
+    const Arguments shares{"--shares", "even"};
+    check_worked(
+        run_towers(Arguments{"train"} + its.flags(its / "alone", "cpu", 8) + Arguments{"--tune", "off"}));
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path run_path = its / mpi.name;
+        check_worked(
+            run_towers(Arguments{"train"} + its.flags(run_path, "cpu", 2) + Arguments{"--tune", "off"}));
+        for (const unsigned ranks : {2u, 3u})
+            check_started(run(
+                under(mpi, ranks, its.flags(run_path, "cpu", 2 * ranks) + Arguments{"--resume"} + shares)));
+        check_worked(run_towers({"train", "--run", run_path.string(), "--resume", "--steps", "8", "--towers",
+                                 "cpu", "--data", (its / "data").string()}));
+        CHECK(relative_distance(variables(checkpoint(run_path, 8)), variables(checkpoint(its / "alone", 8))) <
+              1e-5);
+    }
+}
+
+TEST_CASE("ranks that are killed at any moment lose nothing but the steps since the last checkpoint") {
+    const Case its;
+    std::mt19937 random(std::random_device{}());
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const Arguments shares{"--shares", "5:3"};
+        const fs::path run_path = its / mpi.name;
+        constexpr int kills = 6;
+        int killed = 0;
+        for (int life = 0; killed < kills; ++life) {
+            REQUIRE(life < 20 * kills);
+            const bool exists = fs::exists(checkpoint(run_path, 0));
+            const unsigned before = exists ? latest(run_path) : 0;
+            const std::string mark = fmt::format("{}-{}", run_path.string(), life);
+            if (!exists) fs::remove_all(run_path);
+            Program program(under(mpi, 2,
+                                  its.flags(run_path, "cpu", before + 40) + shares +
+                                      (exists ? Arguments{"--resume"} : Arguments{})),
+                            marked(mark));
+            const unsigned rank = random() % 2;
+            const pid_t process = process_of(mpi, mark, rank);
+            std::this_thread::sleep_for(std::chrono::milliseconds(random() % 600));
+            ::kill(process, SIGKILL);
+            const Clock::time_point begin = Clock::now();
+            const Outcome outcome = program.end();
+            if (outcome.code == 0) continue;
+            ++killed;
+            CHECK(Clock::now() - begin < std::chrono::seconds(30));
+            const bool trained = contains(outcome.out, "loss = ");
+            if (std::string(mpi.name) == "openmpi" && rank == 1 && trained) {
+                INFO(outcome.err);
+                CHECK(contains(outcome.err, "towers: rank 1 ("));
+                CHECK(contains(outcome.err, "go on from it with --resume"));
+            }
+        }
+        const unsigned steps = latest(run_path) + 4;
+        check_started(run(under(mpi, 2, its.flags(run_path, "cpu", steps) + shares + Arguments{"--resume"})));
+        const fs::path whole = its / (std::string(mpi.name) + "-whole").c_str();
+        check_started(run(under(mpi, 2, its.flags(whole, "cpu", steps) + shares)));
+        check_same(whole, run_path, steps);
+    }
+}
+
+TEST_CASE("a signal to any rank, and SIGUSR2 to the launcher, end all ranks after the same step, saved") {
+    const Case its;
+    for (const Mpi& mpi : mpis())
+        for (const int signal : {SIGTERM, SIGUSR2})
+            for (const unsigned rank : {0u, 1u}) {
+                CAPTURE(mpi.name);
+                CAPTURE(signal);
+                CAPTURE(rank);
+                const fs::path run_path = its / fmt::format("{}-{}-{}", mpi.name, signal, rank).c_str();
+                const std::string mark = run_path.string();
+                Program program(under(mpi, 2, its.flags(run_path, "cpu", 1000000)), marked(mark));
+                CHECK(program.wait_for_lines("loss = ", 3));
+                // mpiexec of MPICH does not pass SIGUSR2 on
+                if (signal == SIGUSR2 && rank == 0 && std::string(mpi.name) == "openmpi")
+                    program.send(signal);
+                else
+                    ::kill(process_of(mpi, mark, rank), signal);
+                const Outcome outcome = program.end();
+                check_started(outcome);
+                CHECK(contains(outcome.out, "stopped: saved "));
+                CHECK(metrics(run_path).size() == latest(run_path));
+            }
+}
+
+TEST_CASE("ranks that do not fit together are refused with one line") {
+    const Case its;
+    write_records(its / "other", 4);
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path run_path = its / "run";
+        const Arguments flags = its.flags(run_path, "cpu", 4);
+        const auto with = [&](const char* flag, const std::string& value) {
+            Arguments other = flags;
+            *(std::ranges::find(other, flag) + 1) = value;
+            return run(under(mpi, {flags, other}));
+        };
+        const auto check = [&](const Outcome& outcome, const std::string& words) {
+            INFO(outcome.err);
+            CHECK(outcome.code != 0);
+            std::vector<std::string> lines = lines_of(outcome.err);
+            std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
+            REQUIRE(lines.size() == 1);
+            CHECK(contains(lines[0], words));
+            CHECK_FALSE(fs::exists(run_path));
+        };
+        check(with("--global-batch", "32"), "give all ranks the same flags");
+        check(with("--data", (its / "other").string()), "has other data: 20 examples");
+        check(with("--data", (its / "nothing").string()), "there is no file or folder");
+        check(with("--towers", "cuda:77"), "rank 1 (");
+    }
+}
+
+TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
+    const Case its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        RunOptions options = marked("none");
+        options.largest_file = 20000;
+        const Outcome outcome = Program(under(mpi, 2, its.flags(its / mpi.name, "cpu", 6)), options).end();
+        INFO(outcome.err);
+        CHECK(outcome.code != 0);
+        CHECK(contains(outcome.err, "towers: cannot write "));
+    }
+}
+
+TEST_SUITE("slow") {
+    TEST_CASE("a rank that does not answer ends the job within 30 s, with one line") {
+        const Case its;
+        for (const Mpi& mpi : mpis()) {
+            CAPTURE(mpi.name);
+            const fs::path run_path = its / mpi.name;
+            const std::string mark = run_path.string();
+            Program program(under(mpi, 2, its.flags(run_path, "cpu", 1000000)), marked(mark));
+            CHECK(program.wait_for_lines("loss = ", 3));
+            const pid_t process = process_of(mpi, mark, 1);
+            ::kill(process, SIGSTOP);
+            const Clock::time_point begin = Clock::now();
+            const Outcome outcome = program.end();
+            INFO(outcome.err);
+            CHECK(Clock::now() - begin < std::chrono::seconds(30));
+            CHECK(outcome.code != 0);
+            CHECK(contains(outcome.err, "it has not answered for 20 s; the last checkpoint is "));
+            ::kill(process, SIGKILL);
+        }
+    }
+}
