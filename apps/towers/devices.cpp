@@ -1,5 +1,6 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/common_flags.h"
+#include "apps/towers/ranks.h"
 #include "engine/shares/device_record.h"
 
 #include <algorithm>
@@ -32,7 +33,9 @@ int list_devices(const OpenOptions& options, bool json) {
     nlohmann::json absent = nlohmann::json::object();
     nlohmann::json left_out = nlohmann::json::array();
     std::vector<DeviceInfo> listed;
+    const std::string place = place_among_ranks();
     const std::vector<Backend::Listing> listings = list_devices(options);
+    if (!json && !place.empty()) fmt::print("{}\n", place);
     for (std::size_t i = 0; i < listings.size(); ++i) {
         const Backend::Listing& listing = listings[i];
         const std::string backend_name(all_backends()[i]->name());
@@ -76,8 +79,10 @@ int list_devices(const OpenOptions& options, bool json) {
     }
     if (json)
         // A driver's name may not be valid UTF-8.
-        fmt::print("{}\n", nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}}.dump(
-                               2, ' ', false, nlohmann::json::error_handler_t::replace));
+        fmt::print(
+            "{}\n",
+            nlohmann::json{{"devices", all}, {"absent", absent}, {"left_out", left_out}, {"place", place}}
+                .dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "apps/towers/commands.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
+#include "apps/towers/ranks.h"
 #include "apps/towers/start_over.h"
 #include "apps/towers/starting.h"
 #include "backends/backend.h"
@@ -74,6 +75,9 @@ int run_command(int argc, char** argv) {
     if (const std::string odd = towers::describe_odd_value(app); !odd.empty())
         return report(command_line_wrong, odd);
     try {
+        if (const std::string name = app.get_subcommands().front()->get_name();
+            name != "train" && name != "devices")
+            towers::check_alone(name);
         const int code = run_or_start_over(chosen);
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
             return report(work_failed, "cannot write to standard output; the output is incomplete");

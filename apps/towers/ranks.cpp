@@ -70,6 +70,22 @@ std::pair<int, std::string> code_and_line() {
 
 } // namespace
 
+std::string place_among_ranks() {
+    const std::optional<Launched> by = launched();
+    if (!by) return "";
+    return fmt::format("rank {} of {} on {}, by {}", by->rank, by->ranks, host_name(), by->launcher);
+}
+
+void check_alone(const std::string& command) {
+    const std::optional<Launched> by = launched();
+    if (!by || by->ranks == 1) return;
+    if (by->rank > 0) end_at_once(command_line_wrong); // the first rank says it
+    throw UsageError(
+        fmt::format("{} runs in one process, but {} started {}; start it without, since of several "
+                    "ranks only train makes one run",
+                    command, by->launcher, by->ranks));
+}
+
 std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     const std::optional<Launched> by = launched();
     if (!by || by->ranks == 1) return nullptr;

@@ -15,6 +15,13 @@
 
 namespace towers {
 
+/// Of a process that a launcher has started: `rank 1 of 4 on host, by mpirun of Open MPI`; else empty.
+std::string place_among_ranks();
+
+/// Throws UsageError if a launcher has started several processes of a command that runs in one. `command`:
+/// its name.
+void check_alone(const std::string& command);
+
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {
 public:

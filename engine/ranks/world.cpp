@@ -14,11 +14,6 @@
 namespace towers {
 namespace {
 
-std::string host_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    return gethostname(name, sizeof name - 1) == 0 ? name : "?";
-}
-
 /// The same for processes on one machine that can see each other; nothing if it is not known.
 std::string machine() {
     std::string boot;
@@ -60,6 +55,11 @@ Bytes introduction(const std::string& version) {
 }
 
 } // namespace
+
+std::string host_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    return gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
 
 World::World(std::unique_ptr<Transport> transport, CourierOptions options, const std::string& version)
     : courier_(std::move(transport), std::move(options)) {

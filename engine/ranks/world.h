@@ -48,6 +48,9 @@ private:
     unsigned local_rank_ = 0, local_ranks_ = 0, threads_ = 1;
 };
 
+/// Of this machine; `?`: it has no name.
+std::string host_name();
+
 /// What a rank takes of `devices`, the ids that a run alone would take: cards are dealt to the ranks of the
 /// machine, each to one; a rank without one gets `cpu`.
 std::vector<std::string> dealt_to(unsigned local_rank, unsigned local_ranks,

@@ -132,12 +132,6 @@ private:
     TemporaryFolder folder_;
 };
 
-void check_same_tensors(const fs::path& checkpoint, const fs::path& other) {
-    RawTensors one = RawTensors::read(checkpoint), two = RawTensors::read(other);
-    const bool same = one.data == two.data;
-    CHECK(same);
-}
-
 unsigned latest(const fs::path& run) {
     unsigned latest = 0;
     for (const std::string& name : names_in(run))
