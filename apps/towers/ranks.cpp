@@ -8,12 +8,14 @@
 #include "engine/model/freeze.h"
 #include "engine/ranks/mpi_transport.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <spdlog/spdlog.h>
+#include <thread>
 
 namespace towers {
 namespace {
@@ -92,7 +94,10 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     work_begins(); // MPI does not survive a new start of the program
     std::unique_ptr<Ranks> ranks;
     try {
-        ranks.reset(new Ranks(open_mpi_transport(*by), stop));
+        const auto late = [&](const std::string& line) {
+            end_at_once(by->rank == 0 ? report(work_failed, line) : work_failed);
+        };
+        ranks.reset(new Ranks(open_mpi_transport(*by, late), stop));
     } catch (const UsageError&) {
         if (by->rank > 0) end_at_once(command_line_wrong); // rank 0 says the same
         throw;
@@ -126,7 +131,10 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
                                : gone.rank == 0
                                    ? "; go on from the last checkpoint in its run directory with --resume"
                                    : "";
-    end_at_once(report(code, fmt::format("{}: {}{}", name, gone.what(), way_on)));
+    report(code, fmt::format("{}: {}{}", name, gone.what(), way_on));
+    // A launcher that learns of the end before it has read the line may drop it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    end_at_once(code);
 }
 
 std::vector<std::string> Ranks::dealt(const std::vector<std::string>& devices) const {

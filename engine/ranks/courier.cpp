@@ -352,16 +352,19 @@ bool Courier::has_ended() {
 
 /// Wakes all who wait.
 void Courier::lose(const PeerGone& gone) {
-    std::vector<Carried*> carried;
     {
         const std::lock_guard lock(mutex_);
         if (told_failure_) return changed_.notify_all();
+    }
+    if (options_.gone) options_.gone(gone); // before others learn of it: it may end the program
+    std::vector<Carried*> carried;
+    {
+        const std::lock_guard lock(mutex_);
         gone_ = gone;
         carried = carried_;
     }
     for (Carried* const each : carried) each->stop();
     changed_.notify_all();
-    if (options_.gone) options_.gone(gone);
 }
 
 } // namespace towers

@@ -4,9 +4,12 @@
 #include "engine/ranks/mpi/plugin.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <unistd.h>
 
@@ -60,14 +63,51 @@ Plugin open_plugin(const Mpi& mpi) {
     return {get(), library.dli_fname};
 }
 
+/// How long ranks may take to find each other, or to part: an MPI waits for ever for one that has died then.
+constexpr std::chrono::seconds most_to_meet(28), most_to_part(10);
+
+/// Calls `late` on another thread if it lives longer than that.
+class Deadline {
+public:
+    Deadline(std::chrono::seconds most, std::function<void()> late)
+        : thread_([this, most, late = std::move(late)] {
+              std::unique_lock lock(mutex_);
+              if (!changed_.wait_for(lock, most, [this] { return over_; })) late();
+          }) {}
+    Deadline(const Deadline&) = delete; // its thread holds its address
+    Deadline& operator=(const Deadline&) = delete;
+    ~Deadline() {
+        {
+            const std::lock_guard lock(mutex_);
+            over_ = true;
+        }
+        changed_.notify_one();
+        thread_.join();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool over_ = false;
+    std::thread thread_; // last: it uses the others
+};
+
 class MpiTransport final : public Transport {
 public:
-    explicit MpiTransport(const Launched& launched) : name_(mpi_of(launched.mpi).name) {
+    MpiTransport(const Launched& launched, const Late& late) : name_(mpi_of(launched.mpi).name) {
         const Plugin plugin = open_plugin(mpi_of(launched.mpi));
         calls_ = plugin.calls;
         char name[128] = "";
         int rank = 0, size = 0;
-        const char* const problem = calls_->begin(&rank, &size, name, sizeof name);
+        const char* problem = nullptr;
+        {
+            const Deadline deadline(most_to_meet, [&] {
+                late(fmt::format("{}: the ranks have not found each other for {} s; maybe one has died, or a "
+                                 "machine cannot be reached",
+                                 name_, most_to_meet.count()));
+            });
+            problem = calls_->begin(&rank, &size, name, sizeof name);
+        }
         if (name[0] != '\0') name_ = name;
         check(problem);
         rank_ = unsigned(rank);
@@ -83,7 +123,9 @@ public:
 
     ~MpiTransport() override {
         // After a failure, it might wait for ever.
-        if (!failed_) calls_->end();
+        if (failed_) return;
+        const Deadline deadline(most_to_part, [] { _exit(1); });
+        calls_->end();
     }
 
     unsigned rank() const override { return rank_; }
@@ -132,8 +174,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<Transport> open_mpi_transport(const Launched& launched) {
-    return std::make_unique<MpiTransport>(launched);
+std::unique_ptr<Transport> open_mpi_transport(const Launched& launched, const Late& late) {
+    return std::make_unique<MpiTransport>(launched, late);
 }
 
 std::string describe_mpi_plugins() {

@@ -110,7 +110,8 @@ int run(std::string_view what) {
     expect(launched.has_value(), "no launcher has started this");
     if (what == "openmpi" || what == "mpich")
         launched->mpi = what == "mpich" ? towers::MpiKind::mpich : towers::MpiKind::open_mpi;
-    const std::unique_ptr<Transport> transport = towers::open_mpi_transport(*launched);
+    const std::unique_ptr<Transport> transport =
+        towers::open_mpi_transport(*launched, [](const std::string&) { std::_Exit(1); });
     expect(transport->rank() == launched->rank && transport->size() == launched->ranks, "another rank");
     if (what == "abort") {
         if (transport->rank() + 1 == transport->size()) transport->abort(7);

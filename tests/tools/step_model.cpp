@@ -94,7 +94,8 @@ DeviceFacts facts_of(const Card& card) {
             .subgroup_size = card.subgroup_size,
             .precision = card.precision,
             .quads = true,
-            .fragments = {.operands = units_for(Precision::tf32) | units_for(Precision::bf16) | units_for(Precision::fp16)},
+            .fragments = {.operands = units_for(Precision::tf32) | units_for(Precision::bf16) |
+                                      units_for(Precision::fp16)},
             .shared_memory = 48 << 10};
 }
 
