@@ -18,8 +18,8 @@ using std::chrono::milliseconds, std::chrono::microseconds;
 constexpr int head_tag = 0, body_tag = 1;
 /// Of a message that goes with its head.
 constexpr std::size_t most_in_head = std::size_t(16) << 10;
-/// Of a message's body at once.
-constexpr std::size_t body_part = std::size_t(64) << 20;
+/// Of a message's body at once; its sender is heard with each.
+constexpr std::size_t body_part = std::size_t(8) << 20;
 constexpr milliseconds heart_rate(500), look_rate(100);
 constexpr std::chrono::duration<double> hurried_silence(2);
 
@@ -56,14 +56,20 @@ Courier::Courier(std::unique_ptr<Transport> transport, CourierOptions options)
 }
 
 void Courier::close() {
-    if (closing_.exchange(true)) return;
-    send_all(Topic::farewell, {});
-    wake();
+    {
+        const std::lock_guard lock(mutex_);
+        if (std::exchange(closing_, true)) return;
+        for (unsigned to = 0; to < size_; ++to)
+            if (to != rank_) peers_[to].out.push_back({Topic::farewell, {}});
+        woken_ = true;
+    }
+    work_to_do_.notify_one();
 }
 
 Courier::~Courier() {
     close();
     thread_.join();
+    transport_.reset(); // before the memory of transfers that have not ended, because a peer is gone
     for (const Peer& peer : peers_)
         if (peer.process >= 0) ::close(peer.process);
 }
@@ -328,13 +334,13 @@ void Courier::look_after_peers() {
     const std::lock_guard lock(mutex_);
     if (options_.stop != nullptr && *options_.stop && !std::exchange(told_stop_, true)) {
         silence_ = std::min(silence_, hurried_silence);
-        if (rank_ > 0) peers_[0].out.push_back({Topic::stop, {}});
+        if (rank_ > 0 && !closing_) peers_[0].out.push_back({Topic::stop, {}});
     }
     for (unsigned i = 0; i < size_; ++i) {
         Peer& peer = peers_[i];
         if (i == rank_ || peer.said_farewell) continue;
         if (paused) peer.heard = now;
-        if (beats && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
+        if (beats && !closing_ && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
         if (peer.process >= 0 && has_ended_process(peer.process) && peer.seen_ended++ > 0)
             throw PeerGone(i, "its process has ended"); // its last messages have had time to come
         if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
@@ -343,8 +349,8 @@ void Courier::look_after_peers() {
 }
 
 bool Courier::has_ended() {
-    if (!closing_) return false;
     const std::lock_guard lock(mutex_);
+    if (!closing_) return false;
     for (unsigned i = 0; i < size_; ++i)
         if (i != rank_ && !(peers_[i].said_farewell && peers_[i].out.empty())) return false;
     return true;
@@ -357,13 +363,16 @@ void Courier::lose(const PeerGone& gone) {
         if (told_failure_) return changed_.notify_all();
     }
     if (options_.gone) options_.gone(gone); // before others learn of it: it may end the program
-    std::vector<Carried*> carried;
     {
-        const std::lock_guard lock(mutex_);
-        gone_ = gone;
-        carried = carried_;
+        const std::lock_guard moving(moving_); // none of the work is removed meanwhile
+        std::vector<Carried*> carried;
+        {
+            const std::lock_guard lock(mutex_);
+            gone_ = gone;
+            carried = carried_;
+        }
+        for (Carried* const each : carried) each->stop();
     }
-    for (Carried* const each : carried) each->stop();
     changed_.notify_all();
 }
 

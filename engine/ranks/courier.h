@@ -163,8 +163,7 @@ private:
     std::vector<Carried*> carried_;
     std::chrono::duration<double> silence_;
     std::atomic<std::uint64_t> sent_bytes_ = 0;
-    bool woken_ = false, told_stop_ = false, told_failure_ = false;
-    std::atomic<bool> closing_ = false;
+    bool woken_ = false, told_stop_ = false, told_failure_ = false, closing_ = false;
     std::atomic<unsigned> receivers_ = 0; ///< threads within receive()
     std::optional<PeerGone> gone_;
     std::mutex moving_; ///< while the transport is used; before mutex_

@@ -69,11 +69,11 @@ HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const U
         add_block(layout_.updated(), 0, 0, layout_);
     for (const Block& block : blocks_) ++ready_[at_once ? buckets.size() - 1 : block.bucket];
     for (std::size_t bucket = 1; bucket < ready_.size(); ++bucket) ready_[bucket] += ready_[bucket - 1];
-    const std::size_t updaters = at_once ? 1 : std::clamp<std::size_t>(blocks_.size(), 1, threads);
+    const std::size_t updaters = std::min<std::size_t>(blocks_.size(), at_once ? 1 : threads);
     while (updaters_.size() < updaters) updaters_.push_back({open_host(host, at_once ? threads : 1)});
     sums_.resize(blocks_.size());
     record_updates(spec);
-    team_ = std::make_unique<Team>(updaters_.size(), spin,
+    team_ = std::make_unique<Team>(std::max<std::size_t>(1, updaters_.size()), spin,
                                    [this](std::size_t thread, std::size_t item, std::size_t next) {
                                        work_on(updaters_[thread], item, std::min(next, blocks_.size()));
                                    });

@@ -26,6 +26,9 @@ std::size_t bytes_of(std::span<const Slice> slices) {
     return bytes;
 }
 
+/// Stands for all exchanges of a step, in which a rank without a share has no lists.
+constexpr std::size_t every_exchange = SIZE_MAX;
+
 struct ListsHead {
     std::uint64_t step, exchange, towers;
 };
@@ -185,13 +188,14 @@ RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towe
 }
 
 void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
-    ++step_;
     active_.assign(towers.begin(), towers.end());
-    for (Milestones* each : {&complete_, &exchanged_, &drained_}) each->restart();
+    for (Milestones* each : {&complete_, &drained_}) each->restart();
     failed_ = spoiled_ = false;
     given_ = 0;
     {
         const std::lock_guard lock(lists_mutex_);
+        ++step_;
+        exchanged_.restart();
         listed_ = 0;
         std::erase_if(lists_, [this](const auto& entry) { return entry.first.first < step_; });
     }
@@ -209,7 +213,10 @@ void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_
     stepping_ = true;
     if (failed_step_ == step_) fail_waiting();
     if (is_gone_) stop();
-    look_for_lists();
+    if (active_.empty())
+        give_lists(every_exchange, {});
+    else
+        look_for_lists();
     courier_.wake();
 }
 
@@ -336,7 +343,7 @@ void RankedReducer::give_lists(std::size_t exchange, std::span<const Exchange* c
     {
         const std::lock_guard lock(lists_mutex_);
         if (exchange < listed_) return;
-        listed_ = exchange + 1;
+        listed_ = std::max(exchange, exchange + 1);
         Writer message;
         message.put(ListsHead{step_, exchange, lists.size()});
         for (const Exchange* each : lists) {
@@ -353,10 +360,9 @@ void RankedReducer::take_lists(unsigned from, const Bytes& message) {
     const auto head = Reader(message).get<ListsHead>();
     {
         const std::lock_guard lock(lists_mutex_);
-        Lists& lists = lists_[{head.step, head.exchange}];
-        lists.of_ranks.resize(courier_.size());
-        lists.of_ranks[from] = message;
-        ++lists.ranks;
+        std::vector<Bytes>& lists = lists_[{head.step, head.exchange}];
+        lists.resize(courier_.size());
+        lists[from] = message;
     }
     look_for_lists();
 }
@@ -366,13 +372,21 @@ void RankedReducer::look_for_lists() {
     const std::lock_guard lock(lists_mutex_);
     std::size_t there = exchanged_.count();
     const auto is_there = [this](std::size_t exchange) {
-        if (exchange >= listed_) return false;
-        if (courier_.size() == 1) return true;
-        const auto found = lists_.find({step_, exchange});
-        return found != lists_.end() && found->second.ranks + 1 == courier_.size();
+        for (unsigned rank = 0; rank < courier_.size(); ++rank)
+            if (rank != courier_.rank() && lists_of(rank, exchange).empty() &&
+                lists_of(rank, every_exchange).empty())
+                return false;
+        return true;
     };
-    while (is_there(there)) ++there;
+    if (listed_ == every_exchange) return; // nobody here waits
+    while (there < listed_ && is_there(there)) ++there;
     exchanged_.advance(there);
+}
+
+/// A rank's message about an exchange of the step; empty: it has not come.
+std::span<const std::byte> RankedReducer::lists_of(unsigned rank, std::size_t exchange) const {
+    const auto found = lists_.find({step_, exchange});
+    return found == lists_.end() ? std::span<const std::byte>() : found->second[rank];
 }
 
 void RankedReducer::merge(std::size_t exchange, std::span<const Exchange* const> lists,
@@ -381,12 +395,11 @@ void RankedReducer::merge(std::size_t exchange, std::span<const Exchange* const>
     std::vector<const Exchange*> all;
     {
         const std::lock_guard lock(lists_mutex_);
-        const auto found = lists_.find({step_, exchange});
         std::vector<std::size_t> firsts; // of each rank among the others
         for (unsigned rank = 0; rank < courier_.size(); ++rank) {
             firsts.push_back(others.size());
-            if (rank == courier_.rank()) continue;
-            Reader reader(found->second.of_ranks[rank]);
+            if (lists_of(rank, exchange).empty()) continue; // this rank's are `lists`
+            Reader reader(lists_of(rank, exchange));
             const auto head = reader.get<ListsHead>();
             for (std::uint64_t tower = 0; tower < head.towers; ++tower) {
                 const auto values = reader.get<double>();

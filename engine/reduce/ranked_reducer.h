@@ -133,6 +133,7 @@ private:
     void fail_waiting();
     void take_lists(unsigned from, const Bytes& message);
     void look_for_lists();
+    std::span<const std::byte> lists_of(unsigned rank, std::size_t exchange) const;
     void send_parts(std::span<const ArenaRange> parts, std::span<const float> whole);
     void take_parts(std::span<float> whole);
 
@@ -153,13 +154,9 @@ private:
     std::atomic<bool> failed_ = false, stepping_ = false, is_gone_ = false;
     std::atomic<std::uint64_t> failed_step_ = 0; ///< the last that a peer has declared so
     bool spoiled_ = false;                       ///< a peer did not send what was expected
-    /// Lists of exchanges: by the number of the step and the exchange, of each rank.
-    struct Lists {
-        std::vector<Bytes> of_ranks;
-        std::size_t ranks = 0;
-    };
-    mutable std::mutex lists_mutex_;
-    std::map<std::pair<std::uint64_t, std::size_t>, Lists> lists_;
+    mutable std::mutex lists_mutex_; ///< of the following
+    /// Messages with lists: by the number of the step and the exchange, of each rank.
+    std::map<std::pair<std::uint64_t, std::size_t>, std::vector<Bytes>> lists_;
     std::size_t listed_ = 0; ///< exchanges of the step for which this rank's lists are sent
 };
 

@@ -145,7 +145,7 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
         reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well, .report = told});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
     throw_failures();
-    if (has_ranks_) take_reports(verdict.reports);
+    if (has_ranks_) take_reports(verdict.reports, verdict.counts || !counts);
     distribute_times(begin);
     for (TowerThread* thread : shared_.active) thread->step_time.observe(thread->share, thread->times.work);
     return verdict;
@@ -163,7 +163,7 @@ std::vector<std::byte> TowerGroup::report(bool all_well) const {
     return message.take();
 }
 
-void TowerGroup::take_reports(const std::vector<Bytes>& messages) {
+void TowerGroup::take_reports(const std::vector<Bytes>& messages, bool counts) {
     reports_.clear();
     bool all_well = true;
     for (const Bytes& message : messages) {
@@ -171,7 +171,7 @@ void TowerGroup::take_reports(const std::vector<Bytes>& messages) {
         all_well = reader.get<std::uint64_t>() != 0 && all_well;
         while (reader.has_more()) reports_.push_back(reader.get<Report>());
     }
-    if (!all_well) throw OthersFailed();
+    if (!all_well || !counts) throw OthersFailed();
 }
 
 void TowerGroup::prepare(const StepNumbers& numbers, const Batch& batch) {

@@ -85,7 +85,7 @@ private:
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
     std::vector<std::byte> report(bool all_well) const;
-    void take_reports(const std::vector<std::vector<std::byte>>& messages);
+    void take_reports(const std::vector<std::vector<std::byte>>& messages, bool counts);
     void throw_failures();
     void throw_failure_of(TowerThread& thread);
     void distribute_times(Clock::time_point begin);

@@ -153,7 +153,6 @@ public:
             return true;
         case Order::take: {
             const std::span<const Share> shares = reader.get<Share>(ranks_.all());
-            shares_.assign(shares.begin(), shares.end());
             towers.leave_first(sum_of(shares.first(first_)));
             answer_after([&] { towers.take(shares.subspan(first_, count_)); });
             return true;
@@ -236,11 +235,12 @@ private:
 
     void test(Reader& reader) {
         const auto pass = std::make_shared<TestPass>();
+        const std::span<const Share> shares = reader.get<Share>(ranks_.all());
         const std::span<const float> variables = reader.get<float>(reader.get<std::uint64_t>());
         pass->variables.assign(variables.begin(), variables.end());
         const std::vector<Example> all = followed_.tests();
-        const std::size_t begin = tests_before(first_, all.size(), shares_),
-                          end = tests_before(first_ + count_, all.size(), shares_);
+        const std::size_t begin = tests_before(first_, all.size(), shares),
+                          end = tests_before(first_ + count_, all.size(), shares);
         pass->examples.assign(all.begin() + long(begin), all.begin() + long(end));
         pass->predictions.resize(pass->examples.size());
         pass->stop = nullptr;
@@ -266,7 +266,6 @@ private:
     const TowerRanks& ranks_;
     const Followed& followed_;
     const std::size_t first_, count_; ///< its own towers
-    std::vector<Share> shares_;       ///< of all towers
     bool changed_ = false;
 };
 
@@ -416,6 +415,7 @@ void RankedTowers::take_reports() {
 
 bool RankedTowers::test(const std::shared_ptr<TestPass>& pass) {
     Writer message = order(Order::test);
+    message.put(std::span<const Share>(shares_));
     message.put(std::uint64_t(pass->variables.size()));
     message.put(std::span<const float>(pass->variables));
     courier_.send_all(Topic::command, message.take());

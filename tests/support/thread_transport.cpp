@@ -8,6 +8,7 @@
 #include <mutex>
 #include <random>
 #include <tuple>
+#include <utility>
 
 namespace towers::test {
 
@@ -32,6 +33,13 @@ class ThreadTransport final : public Transport {
 public:
     ThreadTransport(std::shared_ptr<Wires> wires, unsigned rank) : wires_(std::move(wires)), rank_(rank) {}
 
+    /// What has not been taken from it never comes.
+    ~ThreadTransport() override {
+        const std::lock_guard lock(wires_->mutex);
+        std::erase_if(wires_->on_their_way,
+                      [this](const auto& entry) { return std::get<0>(entry.first) == rank_; });
+    }
+
     unsigned rank() const override { return rank_; }
     unsigned size() const override { return wires_->size; }
     std::string name() const override { return "threads"; }
@@ -40,11 +48,11 @@ public:
         auto sent = std::make_shared<Wires::Sent>(Wires::Sent{bytes});
         const std::lock_guard lock(wires_->mutex);
         wires_->on_their_way[{rank_, to, tag}].push_back(sent);
-        return new Begun{sent, to, tag, {}, random_() % 3};
+        return begin({sent, to, tag, {}, random_() % 3});
     }
 
     Transfer receive(unsigned from, int tag, std::span<std::byte> into) override {
-        return new Begun{nullptr, from, tag, into, random_() % 3};
+        return begin({nullptr, from, tag, into, random_() % 3});
     }
 
     bool test(Transfer& transfer, std::size_t* received) override {
@@ -64,7 +72,7 @@ public:
             sent->taken = true;
             queue.pop_front();
         }
-        delete begun;
+        begun_.erase(begun);
         transfer = nullptr;
         return true;
     }
@@ -79,8 +87,16 @@ private:
         std::span<std::byte> into;
         unsigned long tests_left;
     };
+    Transfer begin(Begun begun) {
+        auto its = std::make_unique<Begun>(std::move(begun));
+        const Transfer transfer = its.get();
+        begun_[transfer] = std::move(its);
+        return transfer;
+    }
+
     std::shared_ptr<Wires> wires_;
     unsigned rank_;
+    std::map<Transfer, std::unique_ptr<Begun>> begun_;
     std::minstd_rand random_{std::random_device()()};
 };
 

@@ -34,6 +34,7 @@ public:
         const std::vector<std::size_t> rest(towers.size() - std::size_t(mine), 0); // its only tower
         second_.begin(numbers, rest);
         listed_ = std::size_t(mine);
+        second_lists_ = !rest.empty();
         ends_ = false;
         watcher_.start(watch_);
     }
@@ -92,16 +93,16 @@ private:
     /// Counts what is complete on both.
     void watch() {
         while (!ends_) {
-            const auto least = [](const Milestones& one, const Milestones& other) {
-                return std::min(one.count(), other.count());
-            };
             if (first_.complete().has_failed() || second_.complete().has_failed()) {
                 complete_.fail();
                 exchanged_.fail();
                 return;
             }
-            complete_.advance(least(first_.complete(), second_.complete()));
-            exchanged_.advance(least(first_.exchanged(), second_.exchanged()));
+            complete_.advance(std::min(first_.complete().count(), second_.complete().count()));
+            std::size_t exchanged = SIZE_MAX; // of the ranks that have towers in the step
+            if (listed_ > 0) exchanged = first_.exchanged().count();
+            if (second_lists_) exchanged = std::min(exchanged, second_.exchanged().count());
+            exchanged_.advance(exchanged);
             std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
     }
@@ -112,6 +113,7 @@ private:
     Milestones complete_, exchanged_;
     RankedReducer first_, second_;
     std::size_t listed_ = 0; ///< the first rank's towers in the step
+    bool second_lists_ = false;
     std::atomic<bool> ends_ = false;
     std::function<void()> watch_ = [this] { watch(); };
     Worker watcher_, ender_; // last: they use the others

@@ -1,4 +1,4 @@
-// What several processes need of a reducer: owners of blocks, answers that come late, votes.
+// What several processes need of a reducer: owners of slices, answers that come late, votes.
 #include "tests/support/two_ranks.h"
 #include "engine/recipes/recipe_plan.h"
 #include "tests/support/networks.h"
@@ -31,7 +31,7 @@ std::vector<std::vector<float>> states_of(const Recipe& recipe, MakeReducer make
 
 } // namespace
 
-TEST_CASE("two ranks, of which each owns every other block and works late, give the bits of one process") {
+TEST_CASE("two ranks, of which each owns a part of the state, give the bits of one process") {
     Recipe clipped = test::smooth_recipe("\"batch\"");
     std::const_pointer_cast<Optimizer>(clipped.optimizer)->clip_norm = 0.5f;
     for (const Recipe& recipe : {test::small_recipe(), test::smooth_recipe("\"batch\""), clipped}) {
