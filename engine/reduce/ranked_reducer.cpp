@@ -10,7 +10,10 @@ namespace {
 
 constexpr int sums_tag = Courier::first_free_tag, parameters_tag = sums_tag + 1;
 /// Messages of a stream that are on their way at once.
-constexpr std::size_t window = 8;
+constexpr std::size_t window = 64;
+/// Of one message. Open MPI sends so much over TCP without asking the receiver first, whose answer would wait
+/// behind what the receiver sends itself: with larger messages, the two directions of a link take turns.
+constexpr std::size_t most_in_message = std::size_t(56) << 10;
 constexpr std::size_t block_bytes = std::size_t(64) << 10;
 
 std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
@@ -18,6 +21,18 @@ std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
     std::ranges::copy_if(slices, std::back_inserter(its),
                          [owner](const Slice& slice) { return slice.owner == owner; });
     return its;
+}
+
+/// The slices' parts that are messages.
+std::vector<Slice> messages_of(const std::vector<Slice>& slices) {
+    std::vector<Slice> messages;
+    for (const Slice& slice : slices)
+        for (std::size_t done = 0; done < slice.range.bytes; done += most_in_message)
+            messages.push_back(
+                {{slice.range.offset + done, std::min(most_in_message, slice.range.bytes - done)},
+                 slice.bucket,
+                 slice.owner});
+    return messages;
 }
 
 std::size_t bytes_of(std::span<const Slice> slices) {
@@ -131,9 +146,9 @@ std::span<const float> RankSum::sums() const {
 }
 
 RankedReducer::Peer::Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own)
-    : gradients(bytes_of(own) / sizeof(float)), give(peer, sums_tag, true, its),
-      take(peer, sums_tag, false, own), hand_over(peer, parameters_tag, true, own),
-      receive(peer, parameters_tag, false, its) {}
+    : gradients(bytes_of(own) / sizeof(float)), give(peer, sums_tag, true, messages_of(its)),
+      take(peer, sums_tag, false, messages_of(own)), hand_over(peer, parameters_tag, true, messages_of(own)),
+      receive(peer, parameters_tag, false, messages_of(its)) {}
 
 RankedReducer::RankedReducer(Courier& courier, const OpenOptions& host, Milestones::Spin spin,
                              const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
@@ -180,7 +195,7 @@ RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towe
         rank.outputs.push_back(tower.parameters);
     }
     std::size_t place = 0;
-    for (const Slice& slice : rank.own) {
+    for (const Slice& slice : messages_of(rank.own)) {
         places_[slice.range.offset] = place;
         place += slice.range.bytes;
     }
