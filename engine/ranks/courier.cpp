@@ -1,7 +1,6 @@
 #include "engine/ranks/courier.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <poll.h>
@@ -50,7 +49,7 @@ bool has_ended_process(int process) {
 
 Courier::Courier(std::unique_ptr<Transport> transport, CourierOptions options)
     : transport_(std::move(transport)), options_(std::move(options)), rank_(transport_->rank()),
-      size_(transport_->size()), library_(transport_->name()), peers_(size_), silence_(options_.silence) {
+      size_(transport_->size()), peers_(size_), silence_(options_.silence) {
     for (Peer& peer : peers_) peer.heard = Clock::now();
     thread_ = std::thread([this] { work(); });
 }
@@ -158,12 +157,6 @@ void Courier::tell_failure(int code, const std::string& line) {
     changed_.wait_for(lock, std::chrono::seconds(2), [this] {
         return gone_ || std::ranges::all_of(peers_, [](const Peer& peer) { return peer.out.empty(); });
     });
-}
-
-void Courier::abort(int code) {
-    const std::unique_lock moving(moving_, std::try_to_lock); // or the thread hangs within the transport
-    transport_->abort(code);
-    std::abort(); // for compilers that do not believe the line above
 }
 
 void Courier::work() {

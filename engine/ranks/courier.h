@@ -94,7 +94,6 @@ public:
 
     unsigned rank() const { return rank_; }
     unsigned size() const { return size_; }
-    const std::string& library() const { return library_; }
 
     /// Sends a message. Messages to a peer arrive in the order of the calls.
     void send(unsigned to, Topic topic, Bytes bytes);
@@ -121,8 +120,6 @@ public:
     /// Bytes of all messages and carried work that this rank has sent.
     std::uint64_t sent_bytes() const { return sent_bytes_; }
     void count_sent(std::size_t bytes) { sent_bytes_ += bytes; } ///< of carried work
-    /// Ends this process and all that can be reached.
-    [[noreturn]] void abort(int code);
 
 private:
     struct Message {
@@ -155,7 +152,6 @@ private:
     std::unique_ptr<Transport> transport_;
     const CourierOptions options_;
     const unsigned rank_, size_;
-    const std::string library_;
     mutable std::mutex mutex_; ///< of the following
     std::condition_variable changed_, work_to_do_;
     std::vector<Peer> peers_;
