@@ -70,16 +70,27 @@ std::pair<int, std::string> code_and_line() {
     }
 }
 
+/// Of the tasks of a step that are refused, the first says why.
+std::optional<Launched> launched_here() {
+    try {
+        return launched();
+    } catch (const UsageError&) {
+        const char* const task = std::getenv("SLURM_PROCID");
+        if (task != nullptr && std::string(task) != "0") end_at_once(command_line_wrong);
+        throw;
+    }
+}
+
 } // namespace
 
 std::string place_among_ranks() {
-    const std::optional<Launched> by = launched();
+    const std::optional<Launched> by = launched_here();
     if (!by) return "";
     return fmt::format("rank {} of {} on {}, by {}", by->rank, by->ranks, host_name(), by->launcher);
 }
 
 void check_alone(const std::string& command) {
-    const std::optional<Launched> by = launched();
+    const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return;
     if (by->rank > 0) end_at_once(command_line_wrong); // the first rank says it
     throw UsageError(
@@ -89,7 +100,7 @@ void check_alone(const std::string& command) {
 }
 
 std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
-    const std::optional<Launched> by = launched();
+    const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return nullptr;
     work_begins(); // MPI does not survive a new start of the program
     std::unique_ptr<Ranks> ranks;
@@ -123,7 +134,8 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     const std::lock_guard lock(mutex_);
     const bool is_known =
         gone.rank < world_.ranks().size(); // else the ranks are just getting to know each other
-    const bool speaks = world_.rank() == (gone.rank == 0 && !gone.code ? 1u : 0u);
+    const bool is_first_lost = gone.rank == 0 && !gone.code && world_.rank() > 0;
+    const bool speaks = world_.rank() == (is_first_lost ? 1u : 0u);
     const int code = gone.code.value_or(work_failed);
     if (!speaks) end_at_once(code);
     const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
@@ -236,7 +248,11 @@ int Ranks::receive_end() { return to_json(world_.courier().receive(0, Topic::set
 void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
     const auto [code, line] = code_and_line();
     world_.courier().tell_failure(code, line);
-    if (!is_first()) end_at_once(code);
+    if (!is_first()) {
+        // A launcher may kill the others when this rank ends, and rank 0 is to say why first.
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        end_at_once(code);
+    }
     keep_for_ever(std::shared_ptr<Ranks>(std::move(self))); // MPI waits for the others when it ends
 }
 

@@ -25,6 +25,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fmt/chrono.h>
@@ -41,14 +43,25 @@ namespace {
 
 std::atomic<bool> stop_requested = false;
 
+std::atomic<std::int64_t> first_order = 0;   ///< when SIGINT or SIGTERM came first, in ms
+std::atomic<std::int64_t> same_order_ms = 0; ///< a signal so soon after it is no other order
+
 /// The first signal requests a clean end; a user's second one ends the program at once. A closing terminal
-/// may send several signals, and a closed pipe one per line.
+/// may send several signals, a closed pipe one per line, and Slurm two SIGTERMs at a time limit.
 void request_stop(int signal) {
     stop_requested = true;
-    if (signal == SIGINT || signal == SIGTERM) std::signal(signal, SIG_DFL);
+    if (signal != SIGINT && signal != SIGTERM) return;
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const std::int64_t ms = std::int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+    std::int64_t first = 0;
+    if (first_order.compare_exchange_strong(first, ms) || ms - first < same_order_ms) return;
+    std::signal(signal, SIG_DFL);
+    std::raise(signal); // it comes when this function returns
 }
 
 void end_on_signals() {
+    if (std::getenv("SLURM_JOB_ID") != nullptr) same_order_ms = 1000;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR2}) {
         struct sigaction before {};
         // Ignored signals stay ignored: nohup ignores SIGHUP, and a shell SIGINT of background jobs.
@@ -188,6 +201,7 @@ public:
                 ranks_->tell_run(*resolved_);
             }
             open_and_train();
+            if (ranks_ != nullptr) ranks_->when_gone(nullptr);
             directory_.reset();
         } catch (const DeviceError& error) {
             start_over_without(error); // else the run that has not begun would be reported
@@ -454,6 +468,10 @@ int follow(const TrainFlags& flags, Ranks& ranks) {
 }
 
 int run_train(const TrainFlags& flags) {
+    // A batch system may send it while ranks still meet or data is opened.
+    struct sigaction before {};
+    if (sigaction(SIGUSR2, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
+        std::signal(SIGUSR2, request_stop);
     std::unique_ptr<Ranks> ranks = Ranks::join(stop_requested);
     Ranks* const all = ranks.get();
     try {

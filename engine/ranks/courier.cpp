@@ -189,7 +189,7 @@ void Courier::work() {
         } catch (const PeerGone& gone) {
             return lose(gone);
         } catch (const TransportError& error) {
-            return lose(PeerGone(rank_, error.what()));
+            return lose(cause_of(error));
         }
         const Clock::time_point now = Clock::now();
         if (moves) {
@@ -339,6 +339,17 @@ void Courier::look_after_peers() {
         if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
             throw PeerGone(i, fmt::format("it has not answered for {:.0f} s", silent.count()));
     }
+}
+
+/// Which peer's end made a call fail, if one has ended; the transport may learn of it first. Else this rank's
+/// transport has failed.
+PeerGone Courier::cause_of(const TransportError& error) {
+    std::this_thread::sleep_for(look_rate);
+    const std::lock_guard lock(mutex_);
+    for (unsigned i = 0; i < size_; ++i)
+        if (const Peer& peer = peers_[i]; peer.process >= 0 && has_ended_process(peer.process))
+            return PeerGone(i, "its process has ended");
+    return PeerGone(rank_, error.what());
 }
 
 bool Courier::has_ended() {

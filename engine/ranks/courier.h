@@ -146,6 +146,7 @@ private:
     bool receive_from(unsigned from);
     void deliver(unsigned from, Message message);
     void look_after_peers();
+    PeerGone cause_of(const TransportError& error);
     bool has_ended();
     void lose(const PeerGone& gone);
 

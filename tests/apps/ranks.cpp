@@ -30,6 +30,7 @@ struct Mpi {
     const char* name;
     const char* rank_variable; ///< in a rank's environment
     Arguments flags;
+    bool colon = true; ///< can start unlike ranks, which a colon separates; some versions crash
 };
 
 bool is_on_path(const std::string& program) {
@@ -37,45 +38,6 @@ bool is_on_path(const std::string& program) {
     for (std::string folder; std::getline(folders, folder, ':');)
         if (fs::exists(fs::path(folder) / program)) return true;
     return false;
-}
-
-/// Those that are installed and have a plugin; says which are not.
-const std::vector<Mpi>& mpis() {
-    static const std::vector<Mpi> there = [] {
-        std::vector<Mpi> found;
-        const fs::path program = towers_command({}).front();
-        for (const Mpi& mpi :
-             {Mpi{"openmpi", "OMPI_COMM_WORLD_RANK", {"--oversubscribe"}}, Mpi{"mpich", "PMI_RANK", {}}})
-            if (is_on_path(fmt::format("mpirun.{}", mpi.name)) &&
-                fs::exists(program.parent_path() / fmt::format("lib/towers/towers-{}.so", mpi.name)))
-                found.push_back(mpi);
-            else
-                MESSAGE(fmt::format("there is no launcher of {}, or no plugin: it is not tested", mpi.name));
-        return found;
-    }();
-    return there;
-}
-
-/// A launcher and its ranks, the `train` of each with its own flags.
-Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
-    Arguments command{fmt::format("mpirun.{}", mpi.name)};
-    command = command + mpi.flags;
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-        if (i > 0) command.push_back(":");
-        Arguments rank = towers_command(Arguments{"train"} + ranks[i]);
-        // mpirun of Open MPI has a flag --tune, too
-        if (const auto tune = std::ranges::find(rank, "--tune"); tune != rank.end()) {
-            *tune += "=" + tune[1];
-            rank.erase(tune + 1);
-        }
-        command = command + Arguments{"-n", "1"} + rank;
-    }
-    return command;
-}
-
-/// So many ranks with the same flags.
-Arguments under(const Mpi& mpi, std::size_t ranks, const Arguments& flags) {
-    return under(mpi, std::vector<Arguments>(ranks, flags));
 }
 
 /// Marks the processes that it starts.
@@ -87,6 +49,55 @@ RunOptions marked(const std::string& mark) {
 }
 
 Outcome run(const Arguments& command) { return Program(command, marked("none")).end(); }
+
+/// Those that are installed and have a plugin; says which are not.
+const std::vector<Mpi>& mpis() {
+    static const std::vector<Mpi> there = [] {
+        std::vector<Mpi> found;
+        const fs::path program = towers_command({}).front();
+        for (const Mpi& mpi :
+             {Mpi{"openmpi", "OMPI_COMM_WORLD_RANK", {"--oversubscribe"}}, Mpi{"mpich", "PMI_RANK", {}}})
+            if (is_on_path(fmt::format("mpirun.{}", mpi.name)) &&
+                fs::exists(program.parent_path() / fmt::format("lib/towers/towers-{}.so", mpi.name))) {
+                found.push_back(mpi);
+                const Arguments unlike{"-n", "1", "true", ":", "-n", "1", "true"};
+                found.back().colon =
+                    run(Arguments{fmt::format("mpirun.{}", mpi.name)} + mpi.flags + unlike).code == 0;
+                if (!found.back().colon) MESSAGE(fmt::format("mpirun.{} starts no unlike ranks", mpi.name));
+            } else
+                MESSAGE(fmt::format("there is no launcher of {}, or no plugin: it is not tested", mpi.name));
+        return found;
+    }();
+    return there;
+}
+
+/// What a rank runs: `train` with these flags.
+Arguments train_command(const Arguments& flags) {
+    Arguments rank = towers_command(Arguments{"train"} + flags);
+    // mpirun of Open MPI has a flag --tune, too
+    if (const auto tune = std::ranges::find(rank, "--tune"); tune != rank.end()) {
+        *tune += "=" + tune[1];
+        rank.erase(tune + 1);
+    }
+    return rank;
+}
+
+/// A launcher and its ranks, each with flags of its own.
+Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
+    Arguments command = Arguments{fmt::format("mpirun.{}", mpi.name)} + mpi.flags;
+    if (std::ranges::count(ranks, ranks[0]) == long(ranks.size()))
+        return command + Arguments{"-n", std::to_string(ranks.size())} + train_command(ranks[0]);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (i > 0) command.push_back(":");
+        command = command + Arguments{"-n", "1"} + train_command(ranks[i]);
+    }
+    return command;
+}
+
+/// So many ranks with the same flags.
+Arguments under(const Mpi& mpi, std::size_t ranks, const Arguments& flags) {
+    return under(mpi, std::vector<Arguments>(ranks, flags));
+}
 
 /// The process of a rank that is marked so; waits until it is there.
 pid_t process_of(const Mpi& mpi, const std::string& mark, unsigned rank) {
@@ -181,7 +192,7 @@ void check_killed(int kills) {
             if (outcome.code == 0) continue;
             ++killed;
             CHECK(Clock::now() - begin < std::chrono::seconds(30));
-            const bool trained = contains(outcome.out, "loss = ");
+            const bool trained = contains(outcome.out, "loss = ") && !contains(outcome.out, "done: saved");
             if (std::string(mpi.name) == "openmpi" && rank == 1 && trained) {
                 INFO(outcome.err);
                 CHECK(contains(outcome.err, "towers: rank 1 ("));
@@ -219,6 +230,7 @@ TEST_CASE("ranks train as the same towers of one process") {
         const std::vector<std::vector<std::string>> layouts{
             {"cpu,cpu", "cpu,cpu"}, {"cpu", "cpu,cpu", "cpu"}, {"cpu", "cpu", "cpu", "cpu"}};
         for (const auto& towers : layouts) {
+            if (!mpi.colon && std::ranges::count(towers, towers[0]) < long(towers.size())) continue;
             CAPTURE(towers.size());
             const Outcome outcome = run(ranks(towers));
             check_started(outcome);
@@ -288,6 +300,7 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
     const Case its;
     write_records(its / "other", 4);
     for (const Mpi& mpi : mpis()) {
+        if (!mpi.colon) continue;
         CAPTURE(mpi.name);
         const fs::path run_path = its / "run";
         const Arguments flags = its.flags(run_path, "cpu", 4);
