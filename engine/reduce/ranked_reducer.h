@@ -154,7 +154,7 @@ private:
     std::atomic<bool> failed_ = false, stepping_ = false, is_gone_ = false;
     std::atomic<std::uint64_t> failed_step_ = 0; ///< the last that a peer has declared so
     bool spoiled_ = false;                       ///< a peer did not send what was expected
-    mutable std::mutex lists_mutex_; ///< of the following
+    mutable std::mutex lists_mutex_;             ///< of the following
     /// Messages with lists: by the number of the step and the exchange, of each rank.
     std::map<std::pair<std::uint64_t, std::size_t>, std::vector<Bytes>> lists_;
     std::size_t listed_ = 0; ///< exchanges of the step for which this rank's lists are sent

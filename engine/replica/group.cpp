@@ -27,7 +27,8 @@ std::unique_ptr<GradientReducer> make_host_reducer(OpenOptions host, Milestones:
 }
 
 Waiting waiting_beside(std::span<const std::unique_ptr<Tower>> towers, const TowerSetOptions& options) {
-    const unsigned processors = cpu_threads(options.has_ranks ? options.host.threads : 0); // others share them
+    const unsigned processors =
+        cpu_threads(options.has_ranks ? options.host.threads : 0); // others share them
     const bool on_host = std::ranges::any_of(towers, [](const auto& tower) {
         return tower->info().kind == DeviceKind::cpu || tower->info().kind == DeviceKind::software;
     });
