@@ -6,13 +6,13 @@
 #include "backends/error.h"
 #include "backends/watched_device.h"
 #include "engine/model/freeze.h"
+#include "engine/ranks/message.h"
 #include "engine/ranks/mpi_transport.h"
 
 #include <chrono>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <spdlog/spdlog.h>
 #include <thread>
@@ -25,17 +25,6 @@ using nlohmann::json;
 /// Flags that each rank may have of its own.
 const std::set<std::string> own_flags{"towers",  "backend", "data",     "test-data", "format", "threads",
                                       "readers", "feed",    "hold-out", "tune",      "shares"};
-
-Bytes to_bytes(const json& message) {
-    const std::string text = message.dump(-1, ' ', true, json::error_handler_t::replace);
-    const auto bytes = std::as_bytes(std::span(text));
-    return {bytes.begin(), bytes.end()};
-}
-
-json to_json(const Bytes& bytes) {
-    const auto* const text = reinterpret_cast<const char*>(bytes.data());
-    return json::parse(text, text + bytes.size());
-}
 
 /// The lines of the settings that flags give and that all ranks must have.
 std::vector<std::string> common_lines(const TrainFlags& flags) {

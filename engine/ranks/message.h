@@ -7,12 +7,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace towers {
+
+/// What ranks tell each other once, as JSON. Text that is not UTF-8 is replaced.
+inline Bytes to_bytes(const nlohmann::json& message) {
+    const std::string text = message.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
+}
+
+inline nlohmann::json to_json(const Bytes& bytes) {
+    const auto* const text = reinterpret_cast<const char*>(bytes.data());
+    return nlohmann::json::parse(text, text + bytes.size());
+}
 
 /// Writes plain values one after another, each at a multiple of 8 bytes.
 class Writer {

@@ -1,13 +1,13 @@
 #include "engine/ranks/world.h"
 
 #include "backends/error.h"
+#include "engine/ranks/message.h"
 
 #include <algorithm>
 #include <climits>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sched.h>
 #include <unistd.h>
 
@@ -38,20 +38,14 @@ std::vector<unsigned> own_processors() {
     return processors;
 }
 
-Bytes to_bytes(const std::string& text) {
-    const auto bytes = std::as_bytes(std::span(text));
-    return {bytes.begin(), bytes.end()};
-}
-
-Bytes introduction(const std::string& version) {
-    return to_bytes(nlohmann::json{{"host", host_name()},
-                                   {"version", version},
-                                   {"machine", machine()},
-                                   {"space", process_space()},
-                                   {"process", getpid()},
-                                   {"processors", own_processors()},
-                                   {"machine_processors", sysconf(_SC_NPROCESSORS_ONLN)}}
-                        .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+nlohmann::json introduction(const std::string& version) {
+    return {{"host", host_name()},
+            {"version", version},
+            {"machine", machine()},
+            {"space", process_space()},
+            {"process", getpid()},
+            {"processors", own_processors()},
+            {"machine_processors", sysconf(_SC_NPROCESSORS_ONLN)}};
 }
 
 } // namespace
@@ -64,9 +58,8 @@ std::string host_name() {
 World::World(std::unique_ptr<Transport> transport, CourierOptions options, const std::string& version)
     : courier_(std::move(transport), std::move(options)) {
     std::vector<std::string> spaces;
-    for (const Bytes& bytes : courier_.gather_all(Topic::setup, introduction(version))) {
-        const auto* const text = reinterpret_cast<const char*>(bytes.data());
-        const nlohmann::json json = nlohmann::json::parse(text, text + bytes.size());
+    for (const Bytes& bytes : courier_.gather_all(Topic::setup, to_bytes(introduction(version)))) {
+        const nlohmann::json json = to_json(bytes);
         ranks_.push_back({.host = json["host"],
                           .version = json["version"],
                           .machine = json["machine"],
@@ -76,11 +69,10 @@ World::World(std::unique_ptr<Transport> transport, CourierOptions options, const
         spaces.push_back(json["space"]);
     }
     const Rank& own = ranks_[rank()];
-    for (unsigned i = 0; i < size(); ++i)
-        if (ranks_[i].version != version)
+    for (unsigned i = 1; i < size(); ++i)
+        if (ranks_[i].version != ranks_[0].version)
             throw UsageError(fmt::format("{} is {}, but {} {}; start the same program everywhere", name(0),
-                                         ranks_[0].version, name(i == 0 ? rank() : i),
-                                         ranks_[i == 0 ? rank() : i].version));
+                                         ranks_[0].version, name(i), ranks_[i].version));
     unsigned sharing = 0;
     for (unsigned i = 0; i < size(); ++i) {
         const bool is_near = !own.machine.empty() && ranks_[i].machine == own.machine;

@@ -8,10 +8,6 @@
 namespace towers {
 namespace {
 
-/// A block's gradients and state stay in a core's cache, and a block is long enough that launches cost
-/// little.
-constexpr std::size_t block_bytes = std::size_t(64) << 10;
-
 /// Plans the update of a block without losses, which end() adds.
 Plan plan_block(const UpdateSpec& spec, const StateLayout& layout) {
     Plan plan;
@@ -58,8 +54,7 @@ HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const U
 HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
                          RankPart rank, std::span<const ArenaRange> buckets)
     : layout_(*spec.layout), inputs_(std::move(rank.inputs)), outputs_(std::move(rank.outputs)),
-      host_(open_host(host, 1)), ready_(buckets.size()), undone_(buckets.size()), complete_(spin),
-      exchanged_(spin) {
+      host_(open_host(host, 1)), ready_(buckets.size()), buckets_(buckets.size(), spin), exchanged_(spin) {
     const unsigned threads = cpu_threads(host.threads);
     for (Buffer& state : states_) state = host_->allocate(layout_.bytes, Memory::staging);
     const bool at_once = spec.optimizer->clip_norm.has_value(); // one block, with all threads on one device
@@ -67,6 +62,7 @@ HostReducer::HostReducer(const OpenOptions& host, Milestones::Spin spin, const U
         cut_into_blocks(rank.own);
     else if (!rank.own.empty())
         add_block(layout_.updated(), 0, 0, layout_);
+    for (const Block& block : blocks_) buckets_.add_block(block.bucket);
     for (const Block& block : blocks_) ++ready_[at_once ? buckets.size() - 1 : block.bucket];
     for (std::size_t bucket = 1; bucket < ready_.size(); ++bucket) ready_[bucket] += ready_[bucket - 1];
     const std::size_t updaters = std::min<std::size_t>(blocks_.size(), at_once ? 1 : threads);
@@ -157,25 +153,14 @@ void HostReducer::begin(const StepNumbers& numbers, std::span<const std::size_t>
     if (!blocks_.empty())
         for (const Updater& updater : updaters_) updater.session.write(numbers);
     replaced_ = false;
-    given_ = 0;
-    for (std::atomic<std::size_t>& undone : undone_) undone = 1;
-    for (const Block& block : blocks_) ++undone_[block.bucket];
-    complete_.restart();
+    buckets_.restart();
     exchanged_.restart();
     team_->begin();
 }
 
 void HostReducer::give(std::size_t buckets) {
-    for (; given_ < buckets; ++given_) count_done(given_);
+    buckets_.give(buckets);
     if (buckets > 0) team_->release(ready_[buckets - 1]);
-}
-
-/// Whoever does the last of a bucket completes it, and those after it that are done already.
-void HostReducer::count_done(std::size_t bucket) {
-    if (--undone_[bucket] > 0) return;
-    std::size_t done = complete_.count();
-    while (done < undone_.size() && undone_[done] == 0) ++done;
-    complete_.advance(done);
 }
 
 void HostReducer::work_on(Updater& updater, std::size_t index, std::size_t next) try {
@@ -191,15 +176,15 @@ void HostReducer::work_on(Updater& updater, std::size_t index, std::size_t next)
     Prefetch prefetch(next < blocks_.size() ? inputs_of(blocks_[next])
                                             : std::vector<std::span<const float>>());
     hand_over(updater, block, prefetch);
-    count_done(block.bucket);
+    buckets_.count_done(block.bucket);
 } catch (...) {
-    complete_.fail(); // the towers wait for it
+    buckets_.fail(); // the towers wait for it
     throw;
 }
 
 void HostReducer::fail() {
     team_->cancel();
-    complete_.fail();
+    buckets_.fail();
     exchanged_.fail();
 }
 
@@ -246,12 +231,8 @@ std::span<const float> HostReducer::given(std::size_t input, const Block& block)
 void HostReducer::add_up(const Updater& updater, const Block& block) const {
     const std::span<float> sum = updater.gradients(block);
     if (adds_.size() == 1) return copy(given(adds_[0], block), sum);
-    const std::span<const float> first = given(adds_[0], block), second = given(adds_[1], block);
-    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] = first[k] + second[k];
-    for (std::size_t i = 2; i < adds_.size(); ++i) {
-        const std::span<const float> more = given(adds_[i], block);
-        for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += more[k];
-    }
+    add_in_order(
+        adds_.size(), [&](std::size_t i) { return given(adds_[i], block); }, sum);
 }
 
 /// Updates a copy of the block's part of the state.

@@ -2,6 +2,7 @@
 // the new parameters to the towers, in one pass over memory.
 #pragma once
 
+#include "engine/reduce/bucket_count.h"
 #include "engine/reduce/gradient_reducer.h"
 #include "engine/reduce/slices.h"
 #include "engine/reduce/stream.h"
@@ -51,7 +52,7 @@ public:
                std::span<const std::size_t> outputs);
     void give(std::size_t buckets) override;
     /// With an optimizer that needs the norm of all gradients, all buckets are complete together.
-    const Milestones& complete() const override { return complete_; }
+    const Milestones& complete() const override { return buckets_.complete(); }
     void give_lists(std::size_t exchange, std::span<const Exchange* const>) override {
         exchanged_.advance(exchange + 1);
     }
@@ -111,7 +112,6 @@ private:
     void add_block(const ArenaRange& range, std::size_t bucket, std::size_t place, StateLayout kind);
     void record_updates(const UpdateSpec& spec);
     void work_on(Updater& updater, std::size_t block, std::size_t next);
-    void count_done(std::size_t bucket);
     std::span<const float> given(std::size_t input, const Block& block) const;
     std::vector<std::span<const float>> inputs_of(const Block& block) const;
     /// A block's part of the trained variables.
@@ -133,9 +133,6 @@ private:
     bool replaced_ = false; ///< whether the last step's state was kept
     std::vector<Block> blocks_;
     std::vector<std::size_t> ready_; ///< by bucket: how many of these can be updated with it
-    /// By bucket: how many of these are not done, and one if the bucket has not been given.
-    std::vector<std::atomic<std::size_t>> undone_;
-    std::size_t given_ = 0; ///< buckets of the step
     std::vector<StateLayout> kinds_;
     struct BlockSum {
         float decay, nonfinite;
@@ -144,7 +141,8 @@ private:
     std::vector<Updater> updaters_;
     std::span<const float> before_; ///< the state from which save_gradients() starts; else empty
     std::span<float> gradients_;    ///< what it fills
-    Milestones complete_, exchanged_;
+    BucketCount buckets_;
+    Milestones exchanged_;
     std::unique_ptr<Team> team_; // last: its threads use the others
 };
 

@@ -14,7 +14,6 @@ constexpr std::size_t window = 64;
 /// Of one message. Open MPI sends so much over TCP without asking the receiver first, whose answer would wait
 /// behind what the receiver sends itself: with larger messages, the two directions of a link take turns.
 constexpr std::size_t most_in_message = std::size_t(56) << 10;
-constexpr std::size_t block_bytes = std::size_t(64) << 10;
 
 std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
     std::vector<Slice> its;
@@ -78,14 +77,16 @@ bool SliceStream::advance(Transport& transport, std::size_t buckets,
 
 RankSum::RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
                  std::span<const ArenaRange> buckets)
-    : towers_(std::move(towers)), undone_(buckets.size()), complete_(spin) {
+    : towers_(std::move(towers)), buckets_(buckets.size(), spin) {
     if (towers_.size() < 2) return;
     host_ = open_host_device({.threads = 1, .exact_products = host.exact_products});
     memory_ = host_->allocate(towers_[0].size_bytes(), Memory::staging);
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
         const auto& [offset, bytes] = buckets[bucket];
-        for (std::size_t done = 0; done < bytes; done += block_bytes)
+        for (std::size_t done = 0; done < bytes; done += block_bytes) {
             blocks_.push_back({{offset + done, std::min(block_bytes, bytes - done)}, bucket});
+            buckets_.add_block(bucket);
+        }
         ready_.push_back(blocks_.size());
     }
     const std::size_t threads = std::clamp<std::size_t>(blocks_.size() / 4, 1, cpu_threads(host.threads));
@@ -95,45 +96,27 @@ RankSum::RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std
 
 void RankSum::begin(std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
-    complete_.restart();
-    given_ = 0;
-    if (active_.size() < 2) return;
-    for (std::atomic<std::size_t>& undone : undone_) undone = 1;
-    for (const Block& block : blocks_) ++undone_[block.bucket];
-    team_->begin();
+    buckets_.restart(active_.size() > 1);
+    if (active_.size() > 1) team_->begin();
 }
 
 void RankSum::give(std::size_t buckets) {
-    if (active_.size() < 2) {
-        complete_.advance(buckets);
-        return;
-    }
-    for (; given_ < buckets; ++given_) count_done(given_);
-    if (buckets > 0) team_->release(ready_[buckets - 1]);
-}
-
-void RankSum::count_done(std::size_t bucket) {
-    if (--undone_[bucket] > 0) return;
-    std::size_t done = complete_.count();
-    while (done < undone_.size() && undone_[done] == 0) ++done;
-    complete_.advance(done);
+    buckets_.give(buckets);
+    if (active_.size() > 1 && buckets > 0) team_->release(ready_[buckets - 1]);
 }
 
 /// Adds up in the order of the towers.
 void RankSum::add_up(std::size_t index) {
     const Block& block = blocks_[index];
     const std::span<float> sum = part(memory_.host<float>(), block.range);
-    std::ranges::copy(part(towers_[active_[0]], block.range), sum.begin());
-    for (std::size_t i = 1; i < active_.size(); ++i) {
-        const std::span<const float> more = part(towers_[active_[i]], block.range);
-        for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += more[k];
-    }
-    count_done(block.bucket);
+    add_in_order(
+        active_.size(), [&](std::size_t i) { return part(towers_[active_[i]], block.range); }, sum);
+    buckets_.count_done(block.bucket);
 }
 
 void RankSum::fail() {
     if (active_.size() > 1) team_->cancel();
-    complete_.fail();
+    buckets_.fail();
 }
 
 void RankSum::end() {
@@ -256,8 +239,9 @@ Carried::State RankedReducer::advance(Transport& transport) {
     }
     if (!failed_ && !spoiled_) {
         complete_.advance(complete);
-        if (arrived >
-            given_) { // this thread takes part in the work, so buckets in turn: others may have come
+        // This thread takes part in the work, so it starts one bucket at a time: other messages may have
+        // come.
+        if (arrived > given_) {
             updater_.give(++given_);
             moved = true;
         }
@@ -358,7 +342,7 @@ void RankedReducer::give_lists(std::size_t exchange, std::span<const Exchange* c
     {
         const std::lock_guard lock(lists_mutex_);
         if (exchange < listed_) return;
-        listed_ = std::max(exchange, exchange + 1);
+        listed_ = exchange == every_exchange ? every_exchange : exchange + 1;
         Writer message;
         message.put(ListsHead{step_, exchange, lists.size()});
         for (const Exchange* each : lists) {

@@ -66,7 +66,7 @@ public:
     /// All towers have delivered so many buckets.
     void give(std::size_t buckets);
     /// Buckets whose sums are complete.
-    const Milestones& complete() const { return complete_; }
+    const Milestones& complete() const { return buckets_.complete(); }
     void fail();
     void end();
     /// The sums, laid out as the variables; empty: none, as without towers.
@@ -78,7 +78,6 @@ public:
 
 private:
     void add_up(std::size_t block);
-    void count_done(std::size_t bucket);
 
     const std::vector<std::span<const float>> towers_;
     std::vector<std::size_t> active_;
@@ -90,9 +89,7 @@ private:
     };
     std::vector<Block> blocks_;
     std::vector<std::size_t> ready_; ///< by bucket: blocks up to its end
-    std::vector<std::atomic<std::size_t>> undone_;
-    std::size_t given_ = 0;
-    Milestones complete_;
+    BucketCount buckets_;
     std::unique_ptr<Team> team_; ///< null: there is one tower
 };
 

@@ -133,6 +133,18 @@ std::vector<TowerFacts> facts_of_own(const TowerGroup& towers) {
     return all;
 }
 
+/// The failure of a tower, here or on another rank, that has ended the step; null: none has.
+std::exception_ptr failure_of_step(const std::function<void()>& step) {
+    try {
+        step();
+        return nullptr;
+    } catch (const TowerFailed&) {
+        return std::current_exception();
+    } catch (const OthersFailed&) {
+        return std::current_exception();
+    }
+}
+
 /// Does one order.
 class Follower {
 public:
@@ -222,14 +234,7 @@ private:
         const StepWork work{reader.get<StepNumbers>(), followed_.batch(examples)};
         if (what == Order::dry_run)
             return answer_after([&] { followed_.towers.dry_run(work.numbers, work.batch); });
-        std::exception_ptr failure;
-        try {
-            followed_.towers.step(work, nullptr);
-        } catch (const TowerFailed&) {
-            failure = std::current_exception();
-        } catch (const OthersFailed&) {
-            failure = std::current_exception();
-        }
+        const std::exception_ptr failure = failure_of_step([&] { followed_.towers.step(work, nullptr); });
         if (failure) answer_after([&] { std::rethrow_exception(failure); });
     }
 
@@ -380,15 +385,7 @@ void RankedTowers::tell(std::uint64_t what, const StepNumbers& numbers, const Ba
 StepResults RankedTowers::step(const StepWork& work, const StepWork*) {
     tell(std::uint64_t(Order::step), work.numbers, work.batch);
     StepResults results{};
-    std::exception_ptr failure;
-    try {
-        results = own_->step(work, nullptr);
-    } catch (const TowerFailed&) {
-        failure = std::current_exception();
-    } catch (const OthersFailed&) {
-        failure = std::current_exception();
-    }
-    if (failure) {
+    if (const std::exception_ptr failure = failure_of_step([&] { results = own_->step(work, nullptr); })) {
         taken_ = false;
         hear([&] { std::rethrow_exception(failure); });
         throw std::logic_error("a rank's tower failed, and none says so");

@@ -212,6 +212,20 @@ void check_killed(int kills) {
     }
 }
 
+/// Two ranks that train until they are told to stop, and have taken a few steps.
+struct Endless {
+    Endless(const Mpi& its, const Case& data, const fs::path& run)
+        : mpi(its), mark(run.string()),
+          program(under(mpi, 2, data.flags(run, "cpu", 1000000)), marked(mark)) {
+        CHECK(program.wait_for_lines("loss = ", 3));
+    }
+    pid_t process(unsigned rank) const { return process_of(mpi, mark, rank); }
+
+    const Mpi& mpi;
+    std::string mark;
+    Program program;
+};
+
 } // namespace
 
 TEST_CASE("ranks train as the same towers of one process") {
@@ -281,15 +295,13 @@ TEST_CASE("a signal to any rank, and SIGUSR2 to the launcher, end all ranks afte
                 CAPTURE(signal);
                 CAPTURE(rank);
                 const fs::path run_path = its / fmt::format("{}-{}-{}", mpi.name, signal, rank).c_str();
-                const std::string mark = run_path.string();
-                Program program(under(mpi, 2, its.flags(run_path, "cpu", 1000000)), marked(mark));
-                CHECK(program.wait_for_lines("loss = ", 3));
+                Endless job(mpi, its, run_path);
                 // mpiexec of MPICH does not pass SIGUSR2 on
                 if (signal == SIGUSR2 && rank == 0 && std::string(mpi.name) == "openmpi")
-                    program.send(signal);
+                    job.program.send(signal);
                 else
-                    ::kill(process_of(mpi, mark, rank), signal);
-                const Outcome outcome = program.end();
+                    ::kill(job.process(rank), signal);
+                const Outcome outcome = job.program.end();
                 check_started(outcome);
                 CHECK(contains(outcome.out, "stopped: saved "));
                 CHECK(metrics(run_path).size() == latest(run_path));
@@ -330,12 +342,10 @@ TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
     for (const Mpi& mpi : mpis()) {
         CAPTURE(mpi.name);
         const fs::path run_path = its / mpi.name;
-        const std::string mark = run_path.string();
-        Program program(under(mpi, 2, its.flags(run_path, "cpu", 1000000)), marked(mark));
-        CHECK(program.wait_for_lines("loss = ", 3));
+        Endless job(mpi, its, run_path);
         fs::rename(run_path, its / (std::string(mpi.name) + "-gone").c_str());
-        ::kill(process_of(mpi, mark, 1), SIGTERM);
-        const Outcome outcome = program.end();
+        ::kill(job.process(1), SIGTERM);
+        const Outcome outcome = job.program.end();
         INFO(outcome.err);
         CHECK(outcome.code != 0);
         CHECK(contains(outcome.err, "towers: cannot write "));
@@ -352,13 +362,11 @@ TEST_SUITE("slow") {
         for (const Mpi& mpi : mpis()) {
             CAPTURE(mpi.name);
             const fs::path run_path = its / mpi.name;
-            const std::string mark = run_path.string();
-            Program program(under(mpi, 2, its.flags(run_path, "cpu", 1000000)), marked(mark));
-            CHECK(program.wait_for_lines("loss = ", 3));
-            const pid_t process = process_of(mpi, mark, 1);
+            Endless job(mpi, its, run_path);
+            const pid_t process = job.process(1);
             ::kill(process, SIGSTOP);
             const Clock::time_point begin = Clock::now();
-            const Outcome outcome = program.end();
+            const Outcome outcome = job.program.end();
             INFO(outcome.err);
             CHECK(Clock::now() - begin < std::chrono::seconds(30));
             CHECK(outcome.code != 0);
