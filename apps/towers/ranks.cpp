@@ -59,13 +59,19 @@ std::pair<int, std::string> code_and_line() {
     }
 }
 
+/// Ends a rank that does not speak, after the one that does: a launcher may kill the others when a rank ends.
+[[noreturn]] void end_after_the_speaker(int code) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    end_at_once(code);
+}
+
 /// Of the tasks of a step that are refused, the first says why.
 std::optional<Launched> launched_here() {
     try {
         return launched();
     } catch (const UsageError&) {
         const char* const task = std::getenv("SLURM_PROCID");
-        if (task != nullptr && std::string(task) != "0") end_at_once(command_line_wrong);
+        if (task != nullptr && std::string(task) != "0") end_after_the_speaker(command_line_wrong);
         throw;
     }
 }
@@ -81,7 +87,7 @@ std::string place_among_ranks() {
 void check_alone(const std::string& command) {
     const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return;
-    if (by->rank > 0) end_at_once(command_line_wrong); // the first rank says it
+    if (by->rank > 0) end_after_the_speaker(command_line_wrong);
     throw UsageError(
         fmt::format("{} runs in one process, but {} started {}; start it without, since of several "
                     "ranks only train makes one run",
@@ -95,11 +101,12 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     std::unique_ptr<Ranks> ranks;
     try {
         const auto late = [&](const std::string& line) {
-            end_at_once(by->rank == 0 ? report(work_failed, line) : work_failed);
+            if (by->rank > 0) end_after_the_speaker(work_failed);
+            end_at_once(report(work_failed, line));
         };
         ranks.reset(new Ranks(open_mpi_transport(*by, late), stop));
     } catch (const UsageError&) {
-        if (by->rank > 0) end_at_once(command_line_wrong); // rank 0 says the same
+        if (by->rank > 0) end_after_the_speaker(command_line_wrong);
         throw;
     }
     if (const std::string warning = ranks->world_.warning(); !warning.empty()) spdlog::warn("{}", warning);
@@ -126,7 +133,7 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     const bool is_first_lost = gone.rank == 0 && !gone.code && world_.rank() > 0;
     const bool speaks = world_.rank() == (is_first_lost ? 1u : 0u);
     const int code = gone.code.value_or(work_failed);
-    if (!speaks) end_at_once(code);
+    if (!speaks) end_after_the_speaker(code);
     const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
     const std::string way_on = end_ ? end_()
                                : gone.rank == 0
@@ -237,11 +244,7 @@ int Ranks::receive_end() { return to_json(world_.courier().receive(0, Topic::set
 void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
     const auto [code, line] = code_and_line();
     world_.courier().tell_failure(code, line);
-    if (!is_first()) {
-        // A launcher may kill the others when this rank ends, and rank 0 is to say why first.
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
-        end_at_once(code);
-    }
+    if (!is_first()) end_after_the_speaker(code);
     keep_for_ever(std::shared_ptr<Ranks>(std::move(self))); // MPI waits for the others when it ends
 }
 

@@ -149,16 +149,6 @@ public:
         return transfer == nullptr;
     }
 
-    [[noreturn]] void abort(int code) override {
-        // An MPI may wait for a peer that is gone.
-        std::thread([code] {
-            std::this_thread::sleep_for(std::chrono::seconds(5));
-            _exit(code);
-        }).detach();
-        calls_->abort(code);
-        _exit(code);
-    }
-
 private:
     void check(const char* problem) {
         if (problem == nullptr) return;

@@ -38,9 +38,6 @@ public:
     /// Whether a transfer has ended, which makes it null. `received`: the bytes of the message, if it was a
     /// receive; may be null.
     virtual bool test(Transfer& transfer, std::size_t* received = nullptr) = 0;
-
-    /// Ends this process, and all others as far as they can be reached.
-    [[noreturn]] virtual void abort(int code) = 0;
 };
 
 } // namespace towers

@@ -30,6 +30,7 @@ struct Mpi {
     const char* name;
     const char* rank_variable; ///< in a rank's environment
     Arguments flags;
+    bool code = true;  ///< ends with that of a rank that failed
     bool colon = true; ///< can start unlike ranks, which a colon separates; some versions crash
 };
 
@@ -50,13 +51,15 @@ RunOptions marked(const std::string& mark) {
 
 Outcome run(const Arguments& command) { return Program(command, marked("none")).end(); }
 
+/// MPICH before 4.3 may end with 0 when a rank fails: https://github.com/pmodels/mpich/issues/7057
+const Mpi mpich{"mpich", "PMI_RANK", {}, false};
+
 /// Those that are installed and have a plugin; says which are not.
 const std::vector<Mpi>& mpis() {
     static const std::vector<Mpi> there = [] {
         std::vector<Mpi> found;
         const fs::path program = towers_command({}).front();
-        for (const Mpi& mpi :
-             {Mpi{"openmpi", "OMPI_COMM_WORLD_RANK", {"--oversubscribe"}}, Mpi{"mpich", "PMI_RANK", {}}})
+        for (const Mpi& mpi : {Mpi{"openmpi", "OMPI_COMM_WORLD_RANK", {"--oversubscribe"}}, mpich})
             if (is_on_path(fmt::format("mpirun.{}", mpi.name)) &&
                 fs::exists(program.parent_path() / fmt::format("lib/towers/towers-{}.so", mpi.name))) {
                 found.push_back(mpi);
@@ -69,6 +72,10 @@ const std::vector<Mpi>& mpis() {
         return found;
     }();
     return there;
+}
+
+void check_failed(const Mpi& mpi, const Outcome& outcome) {
+    if (mpi.code) CHECK(outcome.code != 0);
 }
 
 /// What a rank runs: `train` with these flags.
@@ -189,10 +196,11 @@ void check_killed(int kills) {
             ::kill(process, SIGKILL);
             const Clock::time_point begin = Clock::now();
             const Outcome outcome = program.end();
-            if (outcome.code == 0) continue;
+            if (contains(outcome.out, "done: saved")) continue; // the kill came too late
+            check_failed(mpi, outcome);
             ++killed;
             CHECK(Clock::now() - begin < std::chrono::seconds(30));
-            const bool trained = contains(outcome.out, "loss = ") && !contains(outcome.out, "done: saved");
+            const bool trained = contains(outcome.out, "loss = ");
             if (std::string(mpi.name) == "openmpi" && rank == 1 && trained) {
                 INFO(outcome.err);
                 CHECK(contains(outcome.err, "towers: rank 1 ("));
@@ -323,7 +331,7 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
         };
         const auto check = [&](const Outcome& outcome, const std::string& words) {
             INFO(outcome.err);
-            CHECK(outcome.code != 0);
+            check_failed(mpi, outcome);
             std::vector<std::string> lines = lines_of(outcome.err);
             std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
             REQUIRE(lines.size() == 1);
@@ -347,7 +355,7 @@ TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
         ::kill(job.process(1), SIGTERM);
         const Outcome outcome = job.program.end();
         INFO(outcome.err);
-        CHECK(outcome.code != 0);
+        check_failed(mpi, outcome);
         CHECK(contains(outcome.err, "towers: cannot write "));
     }
 }
@@ -369,7 +377,7 @@ TEST_SUITE("slow") {
             const Outcome outcome = job.program.end();
             INFO(outcome.err);
             CHECK(Clock::now() - begin < std::chrono::seconds(30));
-            CHECK(outcome.code != 0);
+            check_failed(mpi, outcome);
             CHECK(contains(outcome.err, "it has not answered for 20 s; the last checkpoint is "));
             ::kill(process, SIGKILL);
         }

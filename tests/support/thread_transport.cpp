@@ -77,8 +77,6 @@ public:
         return true;
     }
 
-    [[noreturn]] void abort(int) override { std::abort(); }
-
 private:
     struct Begun {
         std::shared_ptr<Wires::Sent> sent; ///< null: a receive

@@ -1,6 +1,5 @@
 // Sends messages both ways around the ring of all ranks, under a launcher of an MPI, and checks what arrives.
 // Usage: mpi_ring [openmpi|mpich]   with this MPI, whatever the launcher's is
-//        mpi_ring abort             the last rank ends all with exit code 7 while the others wait for it
 //        mpi_ring misuse            the last rank tries what must be refused, and leaves the others waiting
 //        mpi_ring plugins           which MPIs can be opened here
 #include "backends/error.h"
@@ -113,11 +112,6 @@ int run(std::string_view what) {
     const std::unique_ptr<Transport> transport =
         towers::open_mpi_transport(*launched, [](const std::string&) { std::_Exit(1); });
     expect(transport->rank() == launched->rank && transport->size() == launched->ranks, "another rank");
-    if (what == "abort") {
-        if (transport->rank() + 1 == transport->size()) transport->abort(7);
-        std::byte byte{};
-        wait(*transport, transport->receive(transport->size() - 1, 0, std::span(&byte, 1)));
-    }
     if (what == "misuse") {
         misuse(*transport);
         return 1;

@@ -105,9 +105,7 @@ const char* test(void** transfer, std::size_t* received) {
     return nullptr;
 }
 
-void abort(int code) { MPI_Abort(ranks != MPI_COMM_NULL ? ranks : MPI_COMM_WORLD, code); }
-
-const TowersMpiPlugin calls = {TOWERS_MPI_PLUGIN_VERSION, begin, end, send, receive, test, abort};
+const TowersMpiPlugin calls = {TOWERS_MPI_PLUGIN_VERSION, begin, end, send, receive, test};
 
 } // namespace
 

@@ -6,7 +6,7 @@
 
 extern "C" {
 
-enum { TOWERS_MPI_PLUGIN_VERSION = 1 };
+enum { TOWERS_MPI_PLUGIN_VERSION = 2 };
 
 /// All functions return null, or what went wrong as text that stays until the next call. One thread at a time
 /// may call them.
@@ -21,7 +21,6 @@ struct TowersMpiPlugin {
     /// If the transfer has ended or failed, frees it and makes it null. `received`: the bytes of a message
     /// received.
     const char* (*test)(void** transfer, std::size_t* received);
-    void (*abort)(int code); ///< does not return
 };
 
 const TowersMpiPlugin* towers_mpi_plugin();
