@@ -6,17 +6,21 @@
 #include "apps/towers/common_flags.h"
 #include "apps/towers/flags.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/ranks.h"
 #include "apps/towers/start_over.h"
 #include "backends/error.h"
 #include "backends/files/file.h"
 #include "engine/bench/json.h"
 #include "engine/bench/machine.h"
+#include "engine/bench/ranks_bench.h"
 #include "engine/files/output.h"
+#include "engine/ranks/launcher.h"
 #include "engine/recipes/recipe.h"
 #include "engine/recipes/recipes.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
@@ -102,9 +106,19 @@ void judge(const BenchReport& report, const BenchReport& before, const BenchFlag
                                  flags.tolerance, slower));
 }
 
-/// Decides what to measure. Refuses what can be refused before anything is opened.
-BenchOptions options_of(const BenchFlags& flags) {
-    check(flags);
+/// The shares of so many towers in the run of all.
+std::vector<double> shares_of(const BenchFlags& flags, std::size_t towers) {
+    std::vector<double> shares;
+    if (!flags.shares.empty())
+        shares = parse_shares(
+            flags.shares, "even, or a ratio such as 3:1; bench has no auto, because it measures one split");
+    share_out(global_batch(flags.settings.batch, towers), unsigned(towers),
+              shares); // throws if they do not fit
+    return shares;
+}
+
+/// What to measure, but for the towers.
+BenchOptions measurement_of(const BenchFlags& flags) {
     BenchOptions options{.towers = {},
                          .together = flags.together,
                          .subsets = flags.subsets,
@@ -113,26 +127,29 @@ BenchOptions options_of(const BenchFlags& flags) {
                          .set = flags.set,
                          .open = flags.open,
                          .progress = show_progress};
-    const unsigned threads = cpu_threads(flags.settings.threads);
-    options.settings.threads = options.open.threads = threads;
+    options.settings.threads = options.open.threads = cpu_threads(flags.settings.threads);
     options.settings.validate = flags.open.validate;
     const Recipe recipe = recipe_with(flags.settings.recipe, flags.set);
     choose_precision(options.open, flags.products, {}, recipe);
     options.settings.precision = name_of(options.open.precision);
     options.settings.round_operands = options.open.round_operands;
+    return options;
+}
+
+/// Decides what to measure. Refuses what can be refused before anything is opened.
+BenchOptions options_of(const BenchFlags& flags) {
+    check(flags);
+    BenchOptions options = measurement_of(flags);
     options.towers = devices_to_measure(flags, options.open);
     if (!flags.together) return options;
 
-    const unsigned count = unsigned(options.towers.size());
+    const std::size_t count = options.towers.size();
     if (count < 2) throw UsageError("--together: name at least two towers with --towers");
     if (flags.subsets && count > most_in_subsets)
         throw UsageError(fmt::format("--subsets: {} towers have too many subsets; name at most {} with "
                                      "--towers",
                                      count, most_in_subsets));
-    if (!flags.shares.empty())
-        options.shares = parse_shares(
-            flags.shares, "even, or a ratio such as 3:1; bench has no auto, because it measures one split");
-    share_out(global_batch(flags.settings.batch, count), count, options.shares); // throws if they do not fit
+    options.shares = shares_of(flags, count);
     return options;
 }
 
@@ -160,6 +177,49 @@ void tell(const BenchReport& report, const std::optional<BenchReport>& before, c
     std::vector<std::string> names;
     for (const LeftOut& each : *report.left_out) names.push_back(each.what);
     throw DeviceError(fmt::format("could not measure {}; the report says why", fmt::join(names, ", ")));
+}
+
+/// The flags that all ranks must have, for messages.
+std::vector<std::string> lines_of(const BenchFlags& flags) {
+    const BenchSettings& s = flags.settings;
+    std::vector<std::string> lines{
+        fmt::format("recipe = {}", with_changes(s.recipe, flags.set)), fmt::format("batch = {}", s.batch),
+        fmt::format("repetitions = {}", s.repetitions), fmt::format("seconds = {}", s.seconds),
+        fmt::format("shares = {}", flags.shares)};
+    if (s.steps) lines.push_back(fmt::format("steps = {}", *s.steps));
+    if (s.warm_up) lines.push_back(fmt::format("warm-up = {}", *s.warm_up));
+    return lines;
+}
+
+/// Refuses what several ranks do not measure.
+void check_for_ranks(const BenchFlags& flags) {
+    if (!flags.together)
+        throw UsageError(
+            "a launcher has started several ranks; give --together, which measures the run of all");
+    if (flags.subsets || !flags.html.empty() || !flags.baseline.empty())
+        throw UsageError(
+            "--subsets, --html and --baseline are of one process; leave them out, or start bench "
+            "without the launcher");
+}
+
+int run_ranked(const BenchFlags& flags, Ranks& ranks) {
+    check(flags);
+    check_for_ranks(flags);
+    if (ranks.is_first() && !flags.json.empty()) check_output(flags.json);
+    BenchOptions options = measurement_of(flags);
+    options.settings.threads = options.open.threads = cpu_threads(ranks.threads_for(flags.settings.threads));
+    options.towers = ranks.own_devices(flags.backend, flags.towers, options.open);
+    const std::vector<std::string> towers = ranks.exchange_towers(options.towers, lines_of(flags));
+    options.shares = shares_of(flags, towers.size());
+    std::optional<RanksReport> report = bench_ranks(options, ranks.world(), ranks.towers(), towers);
+    if (!report) return ranks.receive_end();
+    report->towers_version = TOWERS_VERSION;
+    report->launcher = launched()->launcher;
+    show_progress("");
+    fmt::print(text_stream({flags.json}), "{}", format_report(*report));
+    if (!flags.json.empty()) write_output(flags.json, to_json(*report));
+    ranks.tell_end(0);
+    return 0;
 }
 
 int run(const BenchFlags& flags) {
@@ -234,7 +294,14 @@ void add_bench(CLI::App& app, Action& chosen) {
         ->needs(baseline);
     seconds->excludes(steps);
     add_device_flags(*command, flags->open);
-    command->callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+    command->callback([flags, &chosen] {
+        chosen = [flags] {
+            static std::atomic<bool> stop = false; // a signal ends it at once
+            return run_on_ranks(stop, [&](Ranks* ranks) {
+                return ranks == nullptr ? run(*flags) : run_ranked(*flags, *ranks);
+            });
+        };
+    });
 }
 
 } // namespace towers

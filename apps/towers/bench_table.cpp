@@ -48,7 +48,8 @@ std::string operands_text(const DeviceFigures& device, const BenchSettings& sett
     return text.empty() ? text : "; " + text;
 }
 
-std::string head_text(const BenchReport& r) {
+/// Of a BenchReport or a RanksReport.
+std::string head_text(const auto& r) {
     const BenchMachine& m = r.machine;
     return fmt::format("towers {} bench, {}\n{}, {} processors, {}, {}, load {:.2f}\n"
                        "{}, batch {}, repetitions in turn: {}, CPU threads: {}{}{}\n",
@@ -255,6 +256,37 @@ std::string averaging_text(const BenchReport& r) {
 std::string format_report(const BenchReport& report) {
     return head_text(report) + device_text(report) + step_text(report) + subsets_text(report) +
            kernel_text(report) + variant_text(report) + copy_text(report) + averaging_text(report);
+}
+
+std::string format_report(const RanksReport& r) {
+    std::vector<std::string> names;
+    std::size_t width = std::string_view("together").size();
+    for (const RankFigures& rank : r.ranks)
+        width = std::max(
+            width, names.emplace_back(fmt::format("{} ({})", fmt::join(rank.towers, ","), rank.host)).size());
+    std::string text = head_text(r) + fmt::format("{} ranks, started by {}\n\n{:<{}} {:>25} {:>10} {:>10}\n",
+                                                  r.ranks.size(), r.launcher, "each rank alone", width,
+                                                  "examples/s (min - max)", "step ms", "examples");
+    unsigned examples = 0;
+    for (std::size_t i = 0; i < r.ranks.size(); ++i) {
+        const RankFigures& rank = r.ranks[i];
+        examples += std::accumulate(rank.shares.begin(), rank.shares.end(), 0u);
+        text += fmt::format("{:<{}} {} {:>10} {:>10}\n", names[i], width, spread(rank.examples_per_s),
+                            number(rank.step_us.median * 1e-3), fmt::join(rank.shares, ":"));
+    }
+    text += fmt::format("{:<{}} {} {:>10} {:>10}\n  {:.1f} % of the sum of the ranks' own rates\n",
+                        "together", width, spread(r.examples_per_s), number(r.step_us.median * 1e-3),
+                        examples, r.share_of_sum.median * 100);
+    const ExchangeFigures& e = r.exchange;
+    const auto ms = [](double us) { return fmt::format("{:.1f}", us * 1e-3); };
+    return text + fmt::format("\nexchange: rank 0 sends {} MB a step and receives as many; alone that takes "
+                              "{} ms ({} - {}), "
+                              "{:.0f} MB/s each way\n"
+                              "  it makes a step {} ms ({} - {}) longer than the slowest rank's own: {:.0f} "
+                              "% of it is hidden\n",
+                              number(e.sent_bytes * 1e-6), ms(e.step_us.median), ms(e.step_us.min),
+                              ms(e.step_us.max), e.sent_bytes / e.step_us.median, ms(e.visible_us.median),
+                              ms(e.visible_us.min), ms(e.visible_us.max), e.hidden * 100);
 }
 
 std::string format_comparison(const BenchComparison& comparison, const std::string& source) {

@@ -26,19 +26,6 @@ using nlohmann::json;
 const std::set<std::string> own_flags{"towers",  "backend", "data",     "test-data", "format", "threads",
                                       "readers", "feed",    "hold-out", "tune",      "shares"};
 
-/// The lines of the settings that flags give and that all ranks must have.
-std::vector<std::string> common_lines(const TrainFlags& flags) {
-    std::vector<std::string> lines;
-    const std::string text = write_settings(flags.settings.values, Settings::all);
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        const std::string line = text.substr(begin, end - begin), name = line.substr(0, line.find(' '));
-        if (flags.settings.gives(name) && !own_flags.contains(name)) lines.push_back(line);
-        begin = end + 1;
-    }
-    return lines;
-}
-
 CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
     CourierOptions options;
     options.stop = &stop;
@@ -90,8 +77,20 @@ void check_alone(const std::string& command) {
     if (by->rank > 0) end_after_the_speaker(command_line_wrong);
     throw UsageError(
         fmt::format("{} runs in one process, but {} started {}; start it without, since of several "
-                    "ranks only train makes one run",
+                    "ranks only train and bench make one run",
                     command, by->launcher, by->ranks));
+}
+
+std::vector<std::string> common_flags(const TrainFlags& flags) {
+    std::vector<std::string> lines;
+    const std::string text = write_settings(flags.settings.values, Settings::all);
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string line = text.substr(begin, end - begin), name = line.substr(0, line.find(' '));
+        if (flags.settings.gives(name) && !own_flags.contains(name)) lines.push_back(line);
+        begin = end + 1;
+    }
+    return lines;
 }
 
 std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
@@ -145,33 +144,53 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     end_at_once(code);
 }
 
-std::vector<std::string> Ranks::dealt(const std::vector<std::string>& devices) const {
-    return dealt_to(world_.local_rank(), world_.local_ranks(), devices);
+std::vector<std::string> Ranks::own_devices(const std::string& backend, const std::string& towers,
+                                            const OpenOptions& open) const {
+    const bool of_all_ranks = towers.find('/') != towers.npos; // of the run that is resumed
+    if (!of_all_ranks && !(towers.empty() && backend.empty())) return choose_towers(backend, towers, open);
+    return dealt_to(world_.local_rank(), world_.local_ranks(), choose_towers("", "", open));
 }
 
-void Ranks::tell_towers(const std::vector<std::string>& own, const TrainFlags& flags) {
-    world_.courier().send(0, Topic::setup, to_bytes({{"towers", own}, {"settings", common_lines(flags)}}));
+void Ranks::tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& flags) {
+    world_.courier().send(0, Topic::setup, to_bytes({{"towers", own}, {"flags", flags}}));
 }
 
-std::vector<std::string> Ranks::gather_towers(const std::vector<std::string>& own, const TrainFlags& flags) {
+std::vector<std::string> Ranks::gather_towers(const std::vector<std::string>& own,
+                                              const std::vector<std::string>& flags) {
     std::vector<std::string> all;
-    const std::vector<std::string> own_lines = common_lines(flags);
     towers_ = {};
     for (unsigned rank = 0; rank < world_.size(); ++rank) {
-        const json told = rank == 0 ? json{{"towers", own}, {"settings", own_lines}}
+        const json told = rank == 0 ? json{{"towers", own}, {"flags", flags}}
                                     : to_json(world_.courier().receive(rank, Topic::setup));
-        const std::vector<std::string> lines = told["settings"], towers = told["towers"];
-        if (lines != own_lines)
+        const std::vector<std::string> its_flags = told["flags"], its_towers = told["towers"];
+        if (its_flags != flags)
             throw UsageError(fmt::format("{} has the flags '{}', but {} '{}'; give all ranks the same flags "
-                                         "but for --towers, --data and "
-                                         "what else is a machine's own",
-                                         world_.name(rank), fmt::join(lines, ", "), world_.name(0),
-                                         fmt::join(own_lines, ", ")));
-        towers_.counts.push_back(towers.size());
+                                         "but for --towers, --data and what else is a machine's own",
+                                         world_.name(rank), fmt::join(its_flags, ", "), world_.name(0),
+                                         fmt::join(flags, ", ")));
+        towers_.counts.push_back(its_towers.size());
         towers_.hosts.push_back(world_.ranks()[rank].host);
-        for (const std::string& id : towers) all.push_back(fmt::format("{}/{}", rank, id));
+        for (const std::string& id : its_towers) all.push_back(fmt::format("{}/{}", rank, id));
     }
     return all;
+}
+
+std::vector<std::string> Ranks::exchange_towers(const std::vector<std::string>& own,
+                                                const std::vector<std::string>& flags) {
+    if (is_first()) {
+        std::vector<std::string> towers = gather_towers(own, flags);
+        world_.courier().send_all(Topic::setup, to_bytes({{"towers", towers}, {"counts", towers_.counts}}));
+        return towers;
+    }
+    tell_towers(own, flags);
+    const json told = to_json(world_.courier().receive(0, Topic::setup));
+    take_counts(told["counts"]);
+    return told["towers"];
+}
+
+void Ranks::take_counts(std::vector<std::size_t> counts) {
+    towers_.counts = std::move(counts);
+    for (const Rank& rank : world_.ranks()) towers_.hosts.push_back(rank.host);
 }
 
 unsigned Ranks::threads_for(unsigned asked) const {
@@ -209,8 +228,7 @@ ResolvedRun Ranks::receive_run(const TrainFlags& flags) {
     run.open.timeout = device_timeout(settings.device_timeout);
     run.open.exact_products = settings.exact_products;
     choose_precision(run.open, precision_in(settings), {}, run.recipe);
-    towers_.counts = told["counts"].get<std::vector<std::size_t>>();
-    for (const Rank& rank : world_.ranks()) towers_.hosts.push_back(rank.host);
+    take_counts(told["counts"]);
     return run;
 }
 
@@ -246,6 +264,19 @@ void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
     world_.courier().tell_failure(code, line);
     if (!is_first()) end_after_the_speaker(code);
     keep_for_ever(std::shared_ptr<Ranks>(std::move(self))); // MPI waits for the others when it ends
+}
+
+int run_on_ranks(std::atomic<bool>& stop, const std::function<int(Ranks*)>& command) {
+    std::unique_ptr<Ranks> ranks = Ranks::join(stop);
+    try {
+        return command(ranks.get());
+    } catch (...) {
+        if (ranks != nullptr) {
+            Ranks& its = *ranks;
+            its.fail_with_current_exception(std::move(ranks));
+        }
+        throw;
+    }
 }
 
 } // namespace towers

@@ -22,6 +22,9 @@ std::string place_among_ranks();
 /// its name.
 void check_alone(const std::string& command);
 
+/// The settings that flags give and that all ranks must have, a line each.
+std::vector<std::string> common_flags(const TrainFlags& flags);
+
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {
 public:
@@ -36,17 +39,23 @@ public:
     /// Returns how to go on.
     void when_gone(std::function<std::string()> end);
 
-    /// Rank 0 learns which devices the ranks take, each by its own flags. Returns the run's towers. Throws
-    /// UsageError if their flags do not agree with `flags`.
-    std::vector<std::string> gather_towers(const std::vector<std::string>& own, const TrainFlags& flags);
+    /// The devices that this rank takes, by its own flags.
+    std::vector<std::string> own_devices(const std::string& backend, const std::string& towers,
+                                         const OpenOptions& open) const;
+    /// Rank 0 learns which devices the ranks take. Returns the run's towers. Throws UsageError if the flags
+    /// that all must have, as lines for the user, are not `flags` on another rank.
+    std::vector<std::string> gather_towers(const std::vector<std::string>& own,
+                                           const std::vector<std::string>& flags);
     /// The others tell that.
-    void tell_towers(const std::vector<std::string>& own, const TrainFlags& flags);
-    /// What this rank takes by default, of what a run alone would take.
-    std::vector<std::string> dealt(const std::vector<std::string>& devices) const;
+    void tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& flags);
 
     /// The threads of this rank's processors, of which --threads asks for so many; 0: its part of its
     /// machine's.
     unsigned threads_for(unsigned asked) const;
+
+    /// All ranks do that, and get the run's towers.
+    std::vector<std::string> exchange_towers(const std::vector<std::string>& own,
+                                             const std::vector<std::string>& flags);
 
     /// Rank 0 tells what the run does, which the others receive.
     void tell_run(const ResolvedRun& run);
@@ -69,11 +78,16 @@ public:
 private:
     Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop);
     void peer_is_gone(const PeerGone& gone);
+    void take_counts(std::vector<std::size_t> counts);
 
     std::mutex mutex_;
     std::function<std::string()> end_;
     World world_; // its thread uses the others
     TowerRanks towers_;
 };
+
+/// Runs a command on every rank that a launcher has started, or alone with null. `stop`: as for
+/// Ranks::join(). Returns its exit code; if it fails on one rank, all end.
+int run_on_ranks(std::atomic<bool>& stop, const std::function<int(Ranks*)>& command);
 
 } // namespace towers

@@ -144,21 +144,12 @@ Machine this_machine() {
                     const OpenOptions& open) { return find_devices(without_ranks(before), lister(open)); }};
 }
 
-/// What a rank takes of its machine's devices, by its own flags and configuration.
-std::vector<std::string> own_towers(const Ranks& ranks, const std::string& backend, const std::string& towers,
-                                    const OpenOptions& open) {
-    const Machine machine = this_machine();
-    const bool of_all_ranks = towers.find('/') != towers.npos; // of the run that is resumed
-    if (of_all_ranks || (towers.empty() && backend.empty())) return ranks.dealt(machine.select("", "", open));
-    return machine.select(backend, towers, open);
-}
-
 /// The machines of all ranks, seen from the first.
 Machine machines_of(Ranks& ranks, const TrainFlags& flags) {
     return {
         .select =
             [&ranks, &flags](const std::string& backend, const std::string& towers, const OpenOptions& open) {
-                return ranks.gather_towers(own_towers(ranks, backend, towers, open), flags);
+                return ranks.gather_towers(ranks.own_devices(backend, towers, open), common_flags(flags));
             },
         .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
             return {ids_of(before), ""};
@@ -454,7 +445,7 @@ int follow(const TrainFlags& flags, Ranks& ranks) {
     TrainSettings own;
     if (!flags.config.empty()) replace(own, read_settings(flags.config));
     replace(own, flags.settings);
-    ranks.tell_towers(own_towers(ranks, own.backend, own.towers, flags.open), flags);
+    ranks.tell_towers(ranks.own_devices(own.backend, own.towers, flags.open), common_flags(flags));
     ResolvedRun run = ranks.receive_run(flags);
     const std::unique_ptr<DataSource> data =
         open_data_for(run.recipe, data_request(run.settings, Split::train, *run.settings.seed));
@@ -472,19 +463,14 @@ int run_train(const TrainFlags& flags) {
     struct sigaction before {};
     if (sigaction(SIGUSR2, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
         std::signal(SIGUSR2, request_stop);
-    std::unique_ptr<Ranks> ranks = Ranks::join(stop_requested);
-    Ranks* const all = ranks.get();
-    try {
-        if (all != nullptr && !all->is_first()) return follow(flags, *all);
-        Training training(flags, all);
+    return run_on_ranks(stop_requested, [&](Ranks* ranks) {
+        if (ranks != nullptr && !ranks->is_first()) return follow(flags, *ranks);
+        Training training(flags, ranks);
         training.run();
         training.report();
-        if (all != nullptr) all->tell_end(0);
+        if (ranks != nullptr) ranks->tell_end(0);
         return 0;
-    } catch (...) {
-        if (all != nullptr) all->fail_with_current_exception(std::move(ranks));
-        throw;
-    }
+    });
 }
 
 } // namespace

@@ -41,6 +41,10 @@ FIELDS(AveragingFigures, towers, bytes, gb_per_s, memcpy_gb_per_s, ratio)
 FIELDS(LeftOut, what, reason)
 FIELDS(BenchReport, towers_version, date, machine, settings, devices, together, left_out, averaging,
        peak_memory_bytes)
+FIELDS(RankFigures, host, towers, shares, examples_per_s, step_us)
+FIELDS(ExchangeFigures, sent_bytes, step_us, visible_us, hidden)
+FIELDS(RanksReport, towers_version, date, machine, settings, launcher, ranks, steps, examples_per_s, step_us,
+       share_of_sum, exchange)
 
 template<class T>
 concept Value = std::is_arithmetic_v<T> || std::same_as<T, std::string>;
@@ -114,14 +118,19 @@ void read(const Json& json, const std::string& where, std::vector<T>& values) {
         read(json[i], fmt::format("{}[{}]", where, i), values.emplace_back());
 }
 
-} // namespace
-
-std::string to_json(const BenchReport& report) {
-    Json json = {{"schema", BenchReport::schema}};
+template<class Report>
+std::string text_of(const Report& report) {
+    Json json = {{"schema", Report::schema}};
     json.update(write(report));
     // A device's name may have any encoding; bytes that are not UTF-8 are replaced, not refused.
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
+
+} // namespace
+
+std::string to_json(const BenchReport& report) { return text_of(report); }
+
+std::string to_json(const RanksReport& report) { return text_of(report); }
 
 BenchReport report_from_json(std::string_view text, const std::string& source) {
     const Json json = Json::parse(text, nullptr, false);

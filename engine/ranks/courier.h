@@ -37,6 +37,7 @@ enum class Topic : std::uint32_t {
     vote,     ///< at the end of a step
     step_failed,
     state,
+    bench, ///< of rank 0: what to measure next; to it: what came out
     count,
 };
 

@@ -357,6 +357,36 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
     }
 }
 
+TEST_CASE("bench measures the run of all ranks and the exchange between them") {
+    const Case its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path report = its / (std::string(mpi.name) + ".json").c_str();
+        const auto bench = [&](const Arguments& flags) {
+            return run(Arguments{fmt::format("mpirun.{}", mpi.name)} + mpi.flags + Arguments{"-n", "2"} +
+                       towers_command(Arguments{"bench", "--towers", "cpu,cpu", "--threads", "1", "--batch",
+                                                "2", "--repetitions", "2", "--steps", "2", "--warm-up", "4"} +
+                                      flags));
+        };
+        const Outcome outcome = bench({"--together", "--json", report.string()});
+        check_started(outcome);
+        CHECK(contains(outcome.out, "% of the sum of the ranks' own rates"));
+        const nlohmann::json figures = nlohmann::json::parse(read_text(report));
+        REQUIRE(figures.at("ranks").size() == 2);
+        CHECK(figures.at("ranks")[1].at("towers") == Arguments{"1/cpu", "1/cpu"});
+        CHECK(figures.at("ranks")[1].at("shares") == std::vector<unsigned>{2, 2});
+        CHECK(figures.at("share_of_sum").at("min") > 0);
+        // Of the 4.27 MB of the model, half go as gradients and the other half as new parameters.
+        const nlohmann::json& exchange = figures.at("exchange");
+        CHECK(double(exchange.at("sent_bytes")) == doctest::Approx(4.0 * 1068298).epsilon(.01));
+        CHECK(exchange.at("step_us").at("min") > 0);
+
+        const Outcome refused = bench({});
+        check_failed(mpi, refused);
+        CHECK(contains(refused.err, "give --together"));
+    }
+}
+
 TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
     const Case its;
     for (const Mpi& mpi : mpis()) {
