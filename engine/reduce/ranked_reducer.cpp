@@ -11,27 +11,12 @@ namespace {
 constexpr int sums_tag = Courier::first_free_tag, parameters_tag = sums_tag + 1;
 /// Messages of a stream that are on their way at once.
 constexpr std::size_t window = 64;
-/// Of one message. Open MPI sends so much over TCP without asking the receiver first, whose answer would wait
-/// behind what the receiver sends itself: with larger messages, the two directions of a link take turns.
-constexpr std::size_t most_in_message = std::size_t(56) << 10;
 
 std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
     std::vector<Slice> its;
     std::ranges::copy_if(slices, std::back_inserter(its),
                          [owner](const Slice& slice) { return slice.owner == owner; });
     return its;
-}
-
-/// The slices' parts that are messages.
-std::vector<Slice> messages_of(const std::vector<Slice>& slices) {
-    std::vector<Slice> messages;
-    for (const Slice& slice : slices)
-        for (std::size_t done = 0; done < slice.range.bytes; done += most_in_message)
-            messages.push_back(
-                {{slice.range.offset + done, std::min(most_in_message, slice.range.bytes - done)},
-                 slice.bucket,
-                 slice.owner});
-    return messages;
 }
 
 std::size_t bytes_of(std::span<const Slice> slices) {

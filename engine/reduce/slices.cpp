@@ -6,6 +6,9 @@ namespace towers {
 namespace {
 
 constexpr std::size_t least_bytes = std::size_t(8) << 10, alignment = 256;
+/// Of one message. Open MPI sends so much over TCP without asking the receiver first, whose answer would wait
+/// behind what the receiver sends itself: with larger messages, the two directions of a link take turns.
+constexpr std::size_t most_in_message = std::size_t(56) << 10;
 
 } // namespace
 
@@ -25,6 +28,17 @@ std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ran
         }
     }
     return slices;
+}
+
+std::vector<Slice> messages_of(const std::vector<Slice>& slices) {
+    std::vector<Slice> messages;
+    for (const Slice& slice : slices)
+        for (std::size_t done = 0; done < slice.range.bytes; done += most_in_message)
+            messages.push_back(
+                {{slice.range.offset + done, std::min(most_in_message, slice.range.bytes - done)},
+                 slice.bucket,
+                 slice.owner});
+    return messages;
 }
 
 } // namespace towers

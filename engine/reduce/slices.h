@@ -22,4 +22,7 @@ struct Slice {
 /// everything.
 std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ranks, bool whole);
 
+/// The slices' parts that are messages, in their order.
+std::vector<Slice> messages_of(const std::vector<Slice>& slices);
+
 } // namespace towers
