@@ -251,6 +251,18 @@ std::string averaging_text(const BenchReport& r) {
                               megabytes(r.peak_memory_bytes));
 }
 
+/// What a model expects of more machines.
+std::string scale_text(const RanksReport& r) {
+    if (!r.predicted) return "One rank on each machine measures the network, and predicts more machines.\n";
+    std::string text =
+        fmt::format("\npredicted by a model, with as much for each rank to do:\n{:>8} {:>12} {:>10} {:>10}\n",
+                    "machines", "examples/s", "step ms", "of the sum");
+    for (const ScaleFigures& each : *r.predicted)
+        text += fmt::format("{:>8} {:>12} {:>10} {:>8.1f} %\n", each.machines, number(each.examples_per_s),
+                            number(each.step_us * 1e-3), each.share_of_sum * 100);
+    return text;
+}
+
 } // namespace
 
 std::string format_report(const BenchReport& report) {
@@ -279,14 +291,16 @@ std::string format_report(const RanksReport& r) {
                         examples, r.share_of_sum.median * 100);
     const ExchangeFigures& e = r.exchange;
     const auto ms = [](double us) { return fmt::format("{:.1f}", us * 1e-3); };
-    return text + fmt::format("\nexchange: rank 0 sends {} MB a step and receives as many; alone that takes "
-                              "{} ms ({} - {}), "
-                              "{:.0f} MB/s each way\n"
-                              "  it makes a step {} ms ({} - {}) longer than the slowest rank's own: {:.0f} "
-                              "% of it is hidden\n",
-                              number(e.sent_bytes * 1e-6), ms(e.step_us.median), ms(e.step_us.min),
-                              ms(e.step_us.max), e.sent_bytes / e.step_us.median, ms(e.visible_us.median),
-                              ms(e.visible_us.min), ms(e.visible_us.max), e.hidden * 100);
+    return text +
+           fmt::format("\nexchange: rank 0 sends {} MB a step and receives as many; alone that takes "
+                       "{} ms ({} - {}), "
+                       "{:.0f} MB/s each way\n"
+                       "  it makes a step {} ms ({} - {}) longer than the slowest rank's own: {:.0f} "
+                       "% of it is hidden\n",
+                       number(e.sent_bytes * 1e-6), ms(e.step_us.median), ms(e.step_us.min),
+                       ms(e.step_us.max), e.sent_bytes / e.step_us.median, ms(e.visible_us.median),
+                       ms(e.visible_us.min), ms(e.visible_us.max), e.hidden * 100) +
+           scale_text(r);
 }
 
 std::string format_comparison(const BenchComparison& comparison, const std::string& source) {

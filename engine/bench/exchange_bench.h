@@ -24,8 +24,6 @@ public:
 
     /// One value per repetition: of one exchange with its update.
     const std::vector<double>& us() const { return us_; }
-    /// That a rank sends and receives in all.
-    std::uint64_t model_bytes() const { return layout_.updated_bytes; }
 
 private:
     StateLayout layout_;

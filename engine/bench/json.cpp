@@ -43,8 +43,9 @@ FIELDS(BenchReport, towers_version, date, machine, settings, devices, together, 
        peak_memory_bytes)
 FIELDS(RankFigures, host, towers, shares, examples_per_s, step_us)
 FIELDS(ExchangeFigures, sent_bytes, step_us, visible_us, hidden)
+FIELDS(ScaleFigures, machines, step_us, examples_per_s, share_of_sum)
 FIELDS(RanksReport, towers_version, date, machine, settings, launcher, ranks, steps, examples_per_s, step_us,
-       share_of_sum, exchange)
+       share_of_sum, exchange, predicted)
 
 template<class T>
 concept Value = std::is_arithmetic_v<T> || std::same_as<T, std::string>;

@@ -3,16 +3,20 @@
 #include "backends/worker.h"
 #include "engine/bench/exchange_bench.h"
 #include "engine/bench/machine.h"
+#include "engine/bench/scale_model.h"
 #include "engine/bench/step_bench.h"
 #include "engine/data/shapes.h"
 #include "engine/ranks/message.h"
 #include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/recipes/recipes.h"
 #include "engine/shares/shares.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
+#include <set>
 
 namespace towers {
 namespace {
@@ -175,6 +179,42 @@ private:
     std::vector<double> share_of_sum_, visible_us_;    ///< by repetition
 };
 
+/// What the scale model makes of the measurements.
+std::vector<ScaleFigures> predict(const RanksReport& report, double model_bytes) {
+    // What a processor needs for a message; the model's other costs are the network's, and measured.
+    constexpr double seconds_per_message = 20e-6;
+    // Of a step, backward after the first gradients are ready.
+    constexpr double hideable = .6;
+    const unsigned ranks = unsigned(report.ranks.size());
+    double step = 0, examples = 0, sum = 0; // of the slowest rank; of all in a step; of their own rates
+    for (const RankFigures& rank : report.ranks) {
+        step = std::max(step, rank.step_us.median * 1e-6);
+        examples += std::accumulate(rank.shares.begin(), rank.shares.end(), 0.0);
+        sum += rank.examples_per_s.median;
+    }
+    const auto layout = [&](unsigned machines) {
+        return RankLayout{machines, model_bytes, step, hideable * step};
+    };
+    const std::array<MeasuredLayout, 2> measured{
+        {{{ranks, model_bytes, 0, 0}, report.exchange.step_us.median * 1e-6},
+         {layout(ranks), report.step_us.median * 1e-6}}};
+    const NetworkCosts costs = fit_network(measured, seconds_per_message);
+    std::vector<ScaleFigures> predicted;
+    for (unsigned machines = 2; machines <= 64; machines *= 2) {
+        const double seconds = predicted_step(costs, layout(machines));
+        const double rate = examples / ranks * machines / seconds;
+        predicted.push_back({machines, seconds * 1e6, rate, rate / (sum / ranks * machines)});
+    }
+    return predicted;
+}
+
+/// Each rank has a host of its own.
+bool are_apart(const World& world) {
+    std::set<std::string> hosts;
+    for (const Rank& rank : world.ranks()) hosts.insert(rank.host);
+    return hosts.size() == world.size();
+}
+
 } // namespace
 
 std::optional<RanksReport> bench_ranks(const BenchOptions& options, World& world, const TowerRanks& ranks,
@@ -206,6 +246,7 @@ std::optional<RanksReport> bench_ranks(const BenchOptions& options, World& world
     bench.warm_up();
     for (unsigned r = 0; r < options.settings.repetitions; ++r) bench.repeat(r);
     bench.report(report, ranks, towers);
+    if (are_apart(world)) report.predicted = predict(report, double(layout_of(recipe).updated_bytes));
     return report;
 }
 

@@ -4,6 +4,7 @@
 #include "engine/bench/report.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct ExchangeFigures {
     double hidden = 0; ///< part of the median of `step_us` that is not visible, 0 to 1
 };
 
+/// More machines, each with one rank such as the measured ones, on the same network; see scale_model.h.
+struct ScaleFigures {
+    unsigned machines = 0;
+    double step_us = 0, examples_per_s = 0, share_of_sum = 0;
+};
+
 struct RanksReport {
     static constexpr int schema = 1;
     std::string towers_version, date;
@@ -37,6 +44,7 @@ struct RanksReport {
     Spread examples_per_s, step_us; ///< of the run of all ranks
     Spread share_of_sum;            ///< of the sum of the ranks' own rates
     ExchangeFigures exchange;
+    std::optional<std::vector<ScaleFigures>> predicted; ///< absent: ranks share a machine
 };
 
 } // namespace towers
