@@ -20,7 +20,6 @@
 #include "engine/shares/shares.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
@@ -179,18 +178,6 @@ void tell(const BenchReport& report, const std::optional<BenchReport>& before, c
     throw DeviceError(fmt::format("could not measure {}; the report says why", fmt::join(names, ", ")));
 }
 
-/// The flags that all ranks must have, for messages.
-std::vector<std::string> lines_of(const BenchFlags& flags) {
-    const BenchSettings& s = flags.settings;
-    std::vector<std::string> lines{
-        fmt::format("recipe = {}", with_changes(s.recipe, flags.set)), fmt::format("batch = {}", s.batch),
-        fmt::format("repetitions = {}", s.repetitions), fmt::format("seconds = {}", s.seconds),
-        fmt::format("shares = {}", flags.shares)};
-    if (s.steps) lines.push_back(fmt::format("steps = {}", *s.steps));
-    if (s.warm_up) lines.push_back(fmt::format("warm-up = {}", *s.warm_up));
-    return lines;
-}
-
 /// Refuses what several ranks do not measure.
 void check_for_ranks(const BenchFlags& flags) {
     if (!flags.together)
@@ -202,24 +189,40 @@ void check_for_ranks(const BenchFlags& flags) {
             "without the launcher");
 }
 
-int run_ranked(const BenchFlags& flags, Ranks& ranks) {
+/// What this rank measures.
+BenchOptions options_for(const BenchFlags& flags, const Ranks& ranks) {
     check(flags);
     check_for_ranks(flags);
-    if (ranks.is_first() && !flags.json.empty()) check_output(flags.json);
     BenchOptions options = measurement_of(flags);
     options.settings.threads = options.open.threads = cpu_threads(ranks.threads_for(flags.settings.threads));
-    options.towers = ranks.own_devices(flags.backend, flags.towers, options.open);
-    const std::vector<std::string> towers = ranks.exchange_towers(options.towers, lines_of(flags));
+    options.towers = ranks.own_towers(flags.backend, flags.towers, options.open);
+    return options;
+}
+
+/// `lines`: see common_lines().
+int lead(const BenchFlags& flags, const std::vector<std::string>& lines, Ranks& ranks) {
+    BenchOptions options = options_for(flags, ranks);
+    if (!flags.json.empty()) check_output(flags.json);
+    const std::vector<std::string> towers = ranks.gather_towers(options.towers, lines);
     options.shares = shares_of(flags, towers.size());
+    ranks.tell({{"towers", towers}});
     std::optional<RanksReport> report = bench_ranks(options, ranks.world(), ranks.towers(), towers);
-    if (!report) return ranks.receive_end();
     report->towers_version = TOWERS_VERSION;
     report->launcher = launched()->launcher;
     show_progress("");
     fmt::print(text_stream({flags.json}), "{}", format_report(*report));
     if (!flags.json.empty()) write_output(flags.json, to_json(*report));
-    ranks.tell_end(0);
     return 0;
+}
+
+void follow(const BenchFlags& flags, const std::vector<std::string>& lines, Ranks& ranks) {
+    BenchOptions options = options_for(flags, ranks);
+    options.progress = {};
+    ranks.tell_towers(options.towers, lines);
+    const std::vector<std::string> towers = ranks.receive()["towers"];
+    options.shares = shares_of(flags, towers.size());
+    bench_ranks(options, ranks.world(), ranks.towers(), towers);
+    ranks.receive();
 }
 
 int run(const BenchFlags& flags) {
@@ -294,12 +297,12 @@ void add_bench(CLI::App& app, Action& chosen) {
         ->needs(baseline);
     seconds->excludes(steps);
     add_device_flags(*command, flags->open);
-    command->callback([flags, &chosen] {
-        chosen = [flags] {
-            static std::atomic<bool> stop = false; // a signal ends it at once
-            return run_on_ranks(stop, [&](Ranks* ranks) {
-                return ranks == nullptr ? run(*flags) : run_ranked(*flags, *ranks);
-            });
+    command->callback([flags, command, &chosen] {
+        chosen = [flags, command] {
+            const std::vector<std::string> lines = common_lines(*command);
+            return run_on_ranks(
+                [&](Ranks* ranks) { return ranks ? lead(*flags, lines, *ranks) : run(*flags); },
+                [&](Ranks& ranks) { follow(*flags, lines, ranks); });
         };
     });
 }

@@ -3,7 +3,9 @@
 #include "apps/towers/data_flags.h"
 #include "apps/towers/eval_report.h"
 #include "apps/towers/flags.h"
+#include "apps/towers/model_on_ranks.h"
 #include "apps/towers/progress.h"
+#include "apps/towers/ranks.h"
 #include "apps/towers/settings.h"
 #include "apps/towers/start_over.h"
 #include "apps/towers/trained_model.h"
@@ -18,9 +20,12 @@
 #include "engine/run/test_record.h"
 #include "engine/train/checkpoint.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
@@ -42,6 +47,7 @@ struct EvalFlags {
     bool raw = false, per_class = false, skip_broken = false;
     PrecisionFlags products;
     OpenOptions open;
+    std::vector<std::string> common_lines; ///< see there
 };
 
 void check(const EvalFlags& flags) {
@@ -139,18 +145,90 @@ struct LoadedData {
     std::vector<std::string> names;    ///< of the network's classes
 };
 
-LoadedData load_data(const Recipe& recipe, const DataRequest& request, const std::vector<std::string>& towers,
-                     const OpenOptions& open, const EvalFlags& flags) {
+/// `ranks`: of which each has its own data and devices; null: there is one process.
+LoadedData load_data(const ModelOnRanks& model, const DataRequest& request,
+                     const std::vector<std::string>& towers, Ranks* ranks) {
+    const auto& [recipe, open, batch] = model;
     LoadedData loaded{.open = open, .data = open_data_for(recipe, request)};
     const DataSource& data = *loaded.data;
+    if (ranks != nullptr) ranks->compare_data(data, nullptr);
     for (const std::string& id : towers) {
         loaded.devices.push_back(open_device(id, open));
-        loaded.evaluators.emplace_back(*loaded.devices.back(), recipe, data, flags.batch);
+        loaded.evaluators.emplace_back(*loaded.devices.back(), recipe, data, batch);
     }
     for (const std::uint32_t label : data.labels())
         loaded.labels.push_back(label + recipe.model.label_offset);
     loaded.names = class_names(recipe.model, data.info().classes);
     return loaded;
+}
+
+/// What rank 0 asks of its data, for the others.
+nlohmann::json to_message(const DataRequest& request) {
+    return {{"source", request.source},   {"testing", request.split == Split::test},
+            {"seed", request.seed},       {"whole", request.whole},
+            {"format", request.format},   {"hold_out", request.hold_out},
+            {"trained", request.trained}, {"skip_broken", request.skip_broken}};
+}
+
+/// Another rank's request, by its own flags.
+DataRequest request_in(const nlohmann::json& message, const EvalFlags& flags) {
+    DataRequest request{.source = message["source"],
+                        .split = message["testing"] ? Split::test : Split::train,
+                        .seed = message["seed"]};
+    request.whole = message["whole"];
+    request.format = flags.format.empty() ? message["format"].get<std::string>() : flags.format;
+    request.hold_out = message["hold_out"];
+    request.trained = message["trained"];
+    request.skip_broken = message["skip_broken"];
+    if (flags.data.empty()) return request;
+    const std::string options = request.source.substr(without_options(request.source).size());
+    request.source = flags.data + (without_options(flags.data) == flags.data ? options : "");
+    return request;
+}
+
+/// The predictions of a rank's batches, of those of all records.
+std::vector<Prediction> part_of(std::span<const Prediction> predictions, const Dealing& dealing,
+                                unsigned batch) {
+    std::vector<Prediction> part;
+    dealing.for_each(predictions.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
+        const auto its = predictions.subspan(begin, end - begin);
+        part.insert(part.end(), its.begin(), its.end());
+    });
+    return part;
+}
+
+/// Puts the predictions of other ranks' batches in their places.
+void gather(std::span<Prediction> predictions, Ranks& ranks, unsigned batch) {
+    for (unsigned rank = 1; rank < ranks.world().size(); ++rank) {
+        const Bytes bytes = ranks.world().courier().receive(rank, Topic::answer);
+        const std::byte* next = bytes.data();
+        dealing_of(ranks, rank)
+            .for_each(predictions.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
+                const auto its = predictions.subspan(begin, end - begin);
+                std::memcpy(its.data(), next, its.size_bytes());
+                next += its.size_bytes();
+            });
+    }
+}
+
+/// The part of a rank that is not the first: evaluates what rank 0 says, until it has ended.
+void follow(EvalFlags& flags, Ranks& ranks) {
+    const std::vector<std::string> towers =
+        take_devices(&ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
+    std::optional<LoadedData> loaded;
+    for (nlohmann::json order; !(order = ranks.receive()).is_null();) {
+        if (order.contains("model")) {
+            loaded.reset();
+            loaded = load_data(model_in(order["model"], flags.open), request_in(order["data"], flags), towers,
+                               &ranks);
+        }
+        const std::vector<Prediction> predictions =
+            evaluate(loaded->evaluators, receive_variables(ranks), own_dealing(ranks));
+        const std::vector<Prediction> own =
+            part_of(predictions, own_dealing(ranks), loaded->evaluators[0].batch());
+        const auto bytes = std::as_bytes(std::span(own));
+        ranks.world().courier().send(0, Topic::answer, {bytes.begin(), bytes.end()});
+    }
 }
 
 /// Uses the training's seed, to draw the same shapes, and its classes.
@@ -205,12 +283,23 @@ void show(const LoadedData& loaded, std::span<const Prediction> predictions, con
     std::fflush(text);
 }
 
-int run_eval(EvalFlags& flags) {
+/// The predictions of all records.
+std::vector<Prediction> evaluate_on(LoadedData& loaded, std::span<const float> variables, Ranks* ranks) {
+    if (ranks == nullptr) return evaluate(loaded.evaluators, variables);
+    send_variables(*ranks, variables);
+    std::vector<Prediction> predictions = evaluate(loaded.evaluators, variables, own_dealing(*ranks));
+    gather(predictions, *ranks, loaded.evaluators[0].batch());
+    return predictions;
+}
+
+/// `ranks`: of which this process is the first; null: it is the only one.
+int lead(EvalFlags& flags, Ranks* ranks) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
     if (!flags.quirks.empty()) parse_quirks(flags.quirks);
     // Before reading or waiting for anything
-    const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
+    const std::vector<std::string> towers =
+        take_devices(ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
 
     std::optional<LoadedData> loaded;
     bool waiting = false;
@@ -244,15 +333,20 @@ int run_eval(EvalFlags& flags) {
                            open.round_operands != loaded->open.round_operands))
                 loaded.reset(); // the run has gone on with another one
             if (!loaded) {
-                loaded = load_data(recipe, request_of(settings, *found, recipe, flags), towers, open, flags);
+                const ModelOnRanks model{recipe, open, flags.batch};
+                const DataRequest request = request_of(settings, *found, recipe, flags);
+                if (ranks != nullptr)
+                    ranks->tell({{"model", to_message(model)}, {"data", to_message(request)}});
+                loaded = load_data(model, request, towers, ranks);
                 work_begins();
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
                 if (!other.empty()) spdlog::warn("{}; are these the right data?", other);
-            }
-            const std::vector<Prediction> predictions =
-                evaluate(loaded->evaluators, part(std::span(state.state), averaged ? layout.averages()->range
-                                                                                   : layout.all_variables()));
+            } else if (ranks != nullptr)
+                ranks->tell(nlohmann::json::object());
+            const auto variables =
+                part(std::span(state.state), averaged ? layout.averages()->range : layout.all_variables());
+            const std::vector<Prediction> predictions = evaluate_on(*loaded, variables, ranks);
             show(*loaded, predictions, {path, state.step, averaged},
                  parse_quirks(settings.quirks).padded_evaluation, flags);
             const std::string ended = flags.interval > 0 ? why_ended(flags.model, state.step) : "";
@@ -310,7 +404,13 @@ void add_eval(CLI::App& app, Action& chosen) {
         "Reproduce a defect of the published system. padded-evaluation: fill the last batch with repeated "
         "images and count them; none: do not (default: as the checkpoint was trained)");
     add_device_flags(*command, flags->open);
-    command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
+    command->callback([flags, command, &chosen] {
+        chosen = [flags, command] {
+            flags->common_lines = common_lines(*command);
+            return run_on_ranks([&](Ranks* ranks) { return lead(*flags, ranks); },
+                                [&](Ranks& ranks) { follow(*flags, ranks); });
+        };
+    });
 }
 
 } // namespace towers

@@ -76,7 +76,7 @@ int run_command(int argc, char** argv) {
         return report(command_line_wrong, odd);
     try {
         if (const std::string name = app.get_subcommands().front()->get_name();
-            name != "train" && name != "bench" && name != "devices")
+            name != "train" && name != "eval" && name != "predict" && name != "bench" && name != "devices")
             towers::check_alone(name);
         const int code = run_or_start_over(chosen);
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)

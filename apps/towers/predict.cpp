@@ -4,7 +4,9 @@
 #include "apps/towers/data_flags.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/flags.h"
+#include "apps/towers/model_on_ranks.h"
 #include "apps/towers/predict_output.h"
+#include "apps/towers/ranks.h"
 #include "apps/towers/start_over.h"
 #include "apps/towers/trained_model.h"
 #include "backends/error.h"
@@ -14,6 +16,7 @@
 #include "engine/data/picture_list.h"
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
+#include "engine/ranks/message.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/train/checkpoint.h"
@@ -25,9 +28,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
+#include <future>
+#include <limits>
 #include <memory>
 #include <spdlog/spdlog.h>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -43,6 +51,7 @@ struct PredictFlags {
     bool json = false, csv = false, scores = false, raw = false, skip_broken = false;
     PrecisionFlags products;
     OpenOptions open;
+    std::vector<std::string> common_lines; ///< see there
 
     PredictionFormat format() const {
         return json ? PredictionFormat::json : csv ? PredictionFormat::csv : PredictionFormat::text;
@@ -168,24 +177,187 @@ struct Source {
     const PictureList* list; ///< within it
 };
 
-Source open_pictures(std::vector<NamedPicture> pictures, const LoadedModel& model) {
-    auto list = std::make_unique<PictureList>(std::move(pictures), model.data.image);
+/// `stored`: the size of the training's images.
+Source open_pictures(std::vector<NamedPicture> pictures, const Recipe& recipe, const ImageSize& stored) {
+    auto list = std::make_unique<PictureList>(std::move(pictures), stored);
     const PictureList* const own = list.get();
-    const ImageSize wanted = taken_size(model.recipe, model.data.image);
-    if (wanted == model.data.image) return {std::move(list), own};
+    const ImageSize wanted = taken_size(recipe, stored);
+    if (wanted == stored) return {std::move(list), own};
     return {std::make_unique<ConvertedSource>(std::move(list), wanted), own};
 }
 
-int run_predict(PredictFlags& flags) {
-    if (flags.model.empty())
-        flags.model = flags.first;
-    else if (!flags.first.empty()) // with --run or --checkpoint all words are pictures
-        flags.pictures.insert(flags.pictures.begin(), flags.first);
+/// What a process makes of a batch of the command's pictures.
+struct Scored {
+    std::uint64_t first;               ///< the number of its first picture
+    std::vector<std::string> problems; ///< of each picture; "" if it could be read
+    std::span<const float> logits;     ///< [pictures, classes], or more
+};
+
+/// The pictures in the batches that are dealt so.
+std::vector<NamedPicture> part_of(const std::vector<NamedPicture>& pictures, const Dealing& dealing,
+                                  unsigned batch) {
+    std::vector<NamedPicture> part;
+    dealing.for_each(pictures.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
+        part.insert(part.end(), pictures.begin() + long(begin), pictures.begin() + long(end));
+    });
+    return part;
+}
+
+/// Scores the pictures of this process, which are the batches that are dealt to it. `see`: from any thread.
+void score(std::vector<NamedPicture> pictures, const ModelOnRanks& model, const ImageSize& stored,
+           std::span<const float> variables, std::span<const std::unique_ptr<Device>> devices,
+           const Dealing& dealing, unsigned readers, const std::function<void(const Scored&)>& see) {
+    const std::uint64_t count = pictures.size();
+    if (count == 0) return;
+    const Source source = open_pictures(std::move(pictures), model.recipe, stored);
+    std::vector<ForwardPass> passes;
+    for (const auto& device : devices)
+        passes.push_back(streaming_pass(*device, model.recipe, source.data->image_size(), model.batch));
+    const auto see_batch = [&](std::uint64_t first, std::span<const float> logits) {
+        Scored scored{dealing.batch(first / model.batch) * model.batch, {}, logits};
+        for (std::uint64_t record = first; record < std::min(first + model.batch, count); ++record)
+            scored.problems.push_back(source.list->problem(std::uint32_t(record)));
+        see(scored);
+    };
+    predict(passes, variables, *source.data, readers != 0 ? readers : std::min(cpu_threads(0), 16u),
+            see_batch);
+}
+
+constexpr std::uint64_t no_file = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t file_bytes(const NamedPicture& picture) {
+    std::error_code error;
+    const auto bytes = picture.is_file ? std::filesystem::file_size(picture.name, error) : 0;
+    return error ? no_file : bytes;
+}
+
+/// Rank 0 tells another which pictures are its part.
+void send_pictures(Ranks& ranks, unsigned rank, const std::vector<NamedPicture>& pictures) {
+    Writer message;
+    message.put(std::uint64_t(pictures.size()));
+    for (const NamedPicture& each : pictures) {
+        message.put(std::string_view(each.name));
+        message.put(std::string_view(each.bytes));
+        message.put(std::uint64_t(each.is_file));
+        message.put(file_bytes(each));
+    }
+    ranks.world().courier().send(rank, Topic::setup, message.take());
+}
+
+/// UsageError if they are not here.
+std::vector<NamedPicture> receive_pictures(Ranks& ranks) {
+    const Bytes message = ranks.world().courier().receive(0, Topic::setup);
+    Reader reader(message);
+    std::vector<NamedPicture> pictures(reader.get<std::uint64_t>());
+    const auto told = [](std::uint64_t bytes) {
+        return bytes == no_file ? "cannot be read" : fmt::format("has {} bytes", bytes);
+    };
+    for (NamedPicture& each : pictures) {
+        each.name = reader.text();
+        each.bytes = reader.text();
+        each.is_file = reader.get<std::uint64_t>() != 0;
+        const auto expected = reader.get<std::uint64_t>(), found = file_bytes(each);
+        if (found != expected)
+            throw UsageError(fmt::format("{} {}, and for {} it {}; give each rank a copy of the same "
+                                         "pictures at the same paths",
+                                         each.name, told(found), ranks.world().name(0), told(expected)));
+    }
+    return pictures;
+}
+
+/// Another rank's batch, until it has none left.
+void hear(Courier& courier, unsigned rank, const std::function<void(const Scored&)>& see) {
+    while (true) {
+        const Bytes message = courier.receive(rank, Topic::answer);
+        if (message.empty()) return;
+        Reader reader(message);
+        Scored scored{reader.get<std::uint64_t>(), {}, {}};
+        scored.problems.resize(reader.get<std::uint64_t>());
+        for (std::string& problem : scored.problems) problem = reader.text();
+        scored.logits = reader.get<float>(reader.get<std::uint64_t>());
+        see(scored);
+    }
+}
+
+/// The part of a rank that is not the first.
+void follow(PredictFlags& flags, Ranks& ranks) {
+    const std::vector<std::string> towers =
+        take_devices(&ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
+    const nlohmann::json order = ranks.receive();
+    if (order.is_null()) return;
+    const ModelOnRanks model = model_in(order["model"], flags.open);
+    const auto stored = order["stored"].get<std::vector<unsigned>>();
+    std::vector<NamedPicture> pictures = receive_pictures(ranks);
+    std::vector<std::unique_ptr<Device>> devices;
+    for (const std::string& id : towers) devices.push_back(open_device(id, model.open));
+    Courier& courier = ranks.world().courier();
+    const auto see = [&](const Scored& scored) {
+        Writer message;
+        message.put(scored.first);
+        message.put(std::uint64_t(scored.problems.size()));
+        for (const std::string& problem : scored.problems) message.put(std::string_view(problem));
+        message.put(std::uint64_t(scored.logits.size()));
+        message.put(scored.logits);
+        courier.send(0, Topic::answer, message.take());
+    };
+    score(std::move(pictures), model, {stored[0], stored[1], stored[2]}, receive_variables(ranks), devices,
+          own_dealing(ranks), flags.readers, see);
+    courier.send(0, Topic::answer, {});
+    ranks.receive(); // the end
+}
+
+/// Prints what is seen in the pictures.
+class Printer {
+public:
+    Printer(const PredictFlags& flags, const LoadedModel& model, std::vector<std::string> pictures)
+        : flags_(flags), path_(model.path), logit_scale_(model.recipe.model.heads[0].logit_scale),
+          names_(class_names(model.recipe.model, model.data.classes)), pictures_(std::move(pictures)),
+          top_(std::min(flags.top, names_.size())), output_(pictures_.size()) {
+        fmt::print("{}", prediction_header(flags_.format(), top_));
+    }
+
+    /// From any thread.
+    void see(const Scored& scored) {
+        PredictionOutput::Part part{.pictures = scored.problems.size(), .lines = {}, .problems = {}};
+        for (std::size_t i = 0; i < part.pictures; ++i) {
+            const std::string& picture = pictures_[scored.first + i];
+            const auto own = scored.logits.subspan(i * names_.size(), names_.size());
+            std::vector<float> scores(own.begin(), own.end());
+            for (float& each : scores) each *= logit_scale_;
+            if (!scored.problems[i].empty()) {
+                part.problems.push_back(scored.problems[i]);
+                broken_ = true;
+                continue;
+            }
+            if (!std::ranges::all_of(scores, [](float each) { return std::isfinite(each); }))
+                throw InputError(fmt::format("{}: it gives no finite scores for {} because the model has "
+                                             "diverged; use an earlier checkpoint",
+                                             path_.string(), picture));
+            part.lines += prediction_line(flags_.format(), picture, most_probable(scores, top_), names_,
+                                          flags_.scores ? scores : std::span<const float>());
+        }
+        output_.add(scored.first, std::move(part));
+    }
+    bool has_seen_broken() const { return broken_; }
+
+private:
+    const PredictFlags flags_; // a thread that waits for a rank may outlive the command
+    const std::filesystem::path path_;
+    const float logit_scale_;
+    const std::vector<std::string> names_, pictures_;
+    const std::size_t top_;
+    std::atomic<bool> broken_ = false;
+    PredictionOutput output_;
+};
+
+/// `ranks`: of which this process is the first; null: it is the only one.
+int lead(PredictFlags& flags, Ranks* ranks) {
     check(flags);
     if (!flags.recipe.empty()) find_recipe(flags.recipe, flags.set);
-    const std::vector<std::string> towers = choose_towers(flags.backend, flags.towers, flags.open);
-    const LoadedModel model = load_model(flags);
-    choose_precision(flags.open, flags.products, model.products, model.recipe);
+    const std::vector<std::string> towers =
+        take_devices(ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
+    const LoadedModel loaded = load_model(flags);
+    choose_precision(flags.open, flags.products, loaded.products, loaded.recipe);
     std::vector<std::unique_ptr<Device>> devices;
     for (const std::string& id : towers) devices.push_back(open_device(id, flags.open));
     work_begins(); // standard input can be read only once
@@ -195,42 +367,31 @@ int run_predict(PredictFlags& flags) {
     if (count == 0)
         return named.complete ? report(work_failed, "the list names no pictures; give others") : incomplete;
 
-    const Source source = open_pictures(std::move(named.pictures), model);
-    const unsigned batch = batch_for(count, flags.batch, towers.size());
-    std::vector<ForwardPass> passes;
-    for (const auto& device : devices)
-        passes.push_back(streaming_pass(*device, model.recipe, source.data->image_size(), batch));
-
-    const std::vector<std::string> names = class_names(model.recipe.model, model.data.classes);
-    const std::size_t top = std::min(flags.top, names.size());
-    std::atomic<bool> broken = false;
-    fmt::print("{}", prediction_header(flags.format(), top));
-    PredictionOutput output(count);
-    const auto see = [&](std::uint64_t first, std::span<const float> logits) {
-        PredictionOutput::Part part;
-        for (; part.pictures < batch && first + part.pictures < count; ++part.pictures) {
-            const auto record = std::uint32_t(first + part.pictures);
-            const auto own = logits.subspan(part.pictures * names.size(), names.size());
-            std::vector<float> scores(own.begin(), own.end());
-            for (float& each : scores) each *= model.recipe.model.heads[0].logit_scale;
-            if (std::string problem = source.list->problem(record); !problem.empty()) {
-                part.problems.push_back(std::move(problem));
-                broken = true;
-                continue;
-            }
-            if (!std::ranges::all_of(scores, [](float each) { return std::isfinite(each); }))
-                throw InputError(fmt::format("{}: it gives no finite scores for {} because the model has "
-                                             "diverged; use an earlier checkpoint",
-                                             model.path.string(), source.list->place_of(record)));
-            part.lines +=
-                prediction_line(flags.format(), source.list->place_of(record), most_probable(scores, top),
-                                names, flags.scores ? scores : std::span<const float>());
-        }
-        output.add(first, std::move(part));
-    };
-    predict(passes, model.variables(flags.raw), *source.data,
-            flags.readers != 0 ? flags.readers : std::min(cpu_threads(0), 16u), see);
-    return broken && !flags.skip_broken ? work_failed : incomplete;
+    const Dealing dealing = ranks != nullptr ? own_dealing(*ranks) : Dealing{0, towers.size(), towers.size()};
+    const ModelOnRanks model{loaded.recipe, flags.open, batch_for(count, flags.batch, dealing.all)};
+    const ImageSize& stored = loaded.data.image;
+    if (ranks != nullptr) {
+        ranks->tell(
+            {{"model", to_message(model)}, {"stored", {stored.height, stored.width, stored.channels}}});
+        for (unsigned rank = 1; rank < ranks->world().size(); ++rank)
+            send_pictures(*ranks, rank, part_of(named.pictures, dealing_of(*ranks, rank), model.batch));
+        send_variables(*ranks, loaded.variables(flags.raw));
+    }
+    std::vector<std::string> names;
+    for (const NamedPicture& each : named.pictures) names.push_back(each.name);
+    const auto printer = std::make_shared<Printer>(flags, loaded, std::move(names));
+    const auto see = [printer](const Scored& scored) { printer->see(scored); };
+    std::vector<std::future<void>> others; // which does not wait for them if this rank fails
+    for (unsigned rank = 1; ranks != nullptr && rank < ranks->world().size(); ++rank) {
+        std::packaged_task<void()> task(
+            [&courier = ranks->world().courier(), rank, see] { hear(courier, rank, see); });
+        others.push_back(task.get_future());
+        std::thread(std::move(task)).detach();
+    }
+    score(part_of(named.pictures, dealing, model.batch), model, stored, loaded.variables(flags.raw), devices,
+          dealing, flags.readers, see);
+    for (std::future<void>& each : others) each.get();
+    return printer->has_seen_broken() && !flags.skip_broken ? work_failed : incomplete;
 }
 
 } // namespace
@@ -279,7 +440,17 @@ void add_predict(CLI::App& app, Action& chosen) {
     add_exact_products(*command, flags->open.exact_products);
     add_precision(*command, flags->products, "as the checkpoint was trained");
     add_device_flags(*command, flags->open);
-    command->callback([flags, &chosen] { chosen = [flags] { return run_predict(*flags); }; });
+    command->callback([flags, command, &chosen] {
+        chosen = [flags, command] {
+            if (flags->model.empty())
+                flags->model = flags->first;
+            else if (!flags->first.empty()) // with --run or --checkpoint all words are pictures
+                flags->pictures.insert(flags->pictures.begin(), flags->first);
+            flags->common_lines = common_lines(*command);
+            return run_on_ranks([&](Ranks* ranks) { return lead(*flags, ranks); },
+                                [&](Ranks& ranks) { follow(*flags, ranks); });
+        };
+    });
 }
 
 } // namespace towers

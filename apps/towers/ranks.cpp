@@ -22,9 +22,10 @@ namespace {
 
 using nlohmann::json;
 
-/// Flags that each rank may have of its own.
-const std::set<std::string> own_flags{"towers",  "backend", "data",     "test-data", "format", "threads",
-                                      "readers", "feed",    "hold-out", "tune",      "shares"};
+/// Flags that each rank may have of its own, and those that count on rank 0 alone.
+const std::set<std::string> own_flags{"towers",  "backend", "data",       "test-data", "format",
+                                      "threads", "readers", "feed",       "hold-out",  "tune",
+                                      "shares",  "run",     "checkpoint", "model",     "json"};
 
 CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
     CourierOptions options;
@@ -76,12 +77,12 @@ void check_alone(const std::string& command) {
     if (!by || by->ranks == 1) return;
     if (by->rank > 0) end_after_the_speaker(command_line_wrong);
     throw UsageError(
-        fmt::format("{} runs in one process, but {} started {}; start it without, since of several "
-                    "ranks only train and bench make one run",
+        fmt::format("{} runs in one process, but {} started {}; start it without, since several ranks "
+                    "work together in train, eval, predict and bench alone",
                     command, by->launcher, by->ranks));
 }
 
-std::vector<std::string> common_flags(const TrainFlags& flags) {
+std::vector<std::string> common_lines(const TrainFlags& flags) {
     std::vector<std::string> lines;
     const std::string text = write_settings(flags.settings.values, Settings::all);
     for (std::size_t begin = 0; begin < text.size();) {
@@ -90,6 +91,15 @@ std::vector<std::string> common_flags(const TrainFlags& flags) {
         if (flags.settings.gives(name) && !own_flags.contains(name)) lines.push_back(line);
         begin = end + 1;
     }
+    return lines;
+}
+
+std::vector<std::string> common_lines(const CLI::App& command) {
+    std::vector<std::string> lines;
+    for (const CLI::Option* const option : command.get_options())
+        if (const std::string name = option->get_single_name();
+            option->count() > 0 && !own_flags.contains(name))
+            lines.push_back(fmt::format("{} = {}", name, fmt::join(option->results(), " ")));
     return lines;
 }
 
@@ -144,70 +154,71 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     end_at_once(code);
 }
 
-std::vector<std::string> Ranks::own_devices(const std::string& backend, const std::string& towers,
-                                            const OpenOptions& open) const {
-    const bool of_all_ranks = towers.find('/') != towers.npos; // of the run that is resumed
-    if (!of_all_ranks && !(towers.empty() && backend.empty())) return choose_towers(backend, towers, open);
-    return dealt_to(world_.local_rank(), world_.local_ranks(), choose_towers("", "", open));
+std::vector<std::string> Ranks::dealt(const std::vector<std::string>& devices) const {
+    return dealt_to(world_.local_rank(), world_.local_ranks(), devices);
 }
 
-void Ranks::tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& flags) {
-    world_.courier().send(0, Topic::setup, to_bytes({{"towers", own}, {"flags", flags}}));
+std::vector<std::string> Ranks::own_towers(const std::string& backend, const std::string& towers,
+                                           const OpenOptions& open) const {
+    const bool of_all_ranks = towers.find('/') != towers.npos;
+    const bool says = !of_all_ranks && !(backend.empty() && towers.empty());
+    const std::vector<std::string> its =
+        says ? choose_towers(backend, towers, open) : dealt(choose_towers("", "", open));
+    work_begins(); // MPI does not survive a new start of the program
+    return its;
+}
+
+void Ranks::tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& lines) {
+    world_.courier().send(0, Topic::setup, to_bytes({{"towers", own}, {"settings", lines}}));
 }
 
 std::vector<std::string> Ranks::gather_towers(const std::vector<std::string>& own,
-                                              const std::vector<std::string>& flags) {
+                                              const std::vector<std::string>& own_lines) {
     std::vector<std::string> all;
     towers_ = {};
     for (unsigned rank = 0; rank < world_.size(); ++rank) {
-        const json told = rank == 0 ? json{{"towers", own}, {"flags", flags}}
+        const json told = rank == 0 ? json{{"towers", own}, {"settings", own_lines}}
                                     : to_json(world_.courier().receive(rank, Topic::setup));
-        const std::vector<std::string> its_flags = told["flags"], its_towers = told["towers"];
-        if (its_flags != flags)
+        const std::vector<std::string> lines = told["settings"], towers = told["towers"];
+        if (lines != own_lines)
             throw UsageError(fmt::format("{} has the flags '{}', but {} '{}'; give all ranks the same flags "
-                                         "but for --towers, --data and what else is a machine's own",
-                                         world_.name(rank), fmt::join(its_flags, ", "), world_.name(0),
-                                         fmt::join(flags, ", ")));
-        towers_.counts.push_back(its_towers.size());
+                                         "but for --towers, --data and "
+                                         "what else is a machine's own",
+                                         world_.name(rank), fmt::join(lines, ", "), world_.name(0),
+                                         fmt::join(own_lines, ", ")));
+        towers_.counts.push_back(towers.size());
         towers_.hosts.push_back(world_.ranks()[rank].host);
-        for (const std::string& id : its_towers) all.push_back(fmt::format("{}/{}", rank, id));
+        for (const std::string& id : towers) all.push_back(fmt::format("{}/{}", rank, id));
     }
     return all;
-}
-
-std::vector<std::string> Ranks::exchange_towers(const std::vector<std::string>& own,
-                                                const std::vector<std::string>& flags) {
-    if (is_first()) {
-        std::vector<std::string> towers = gather_towers(own, flags);
-        world_.courier().send_all(Topic::setup, to_bytes({{"towers", towers}, {"counts", towers_.counts}}));
-        return towers;
-    }
-    tell_towers(own, flags);
-    const json told = to_json(world_.courier().receive(0, Topic::setup));
-    take_counts(told["counts"]);
-    return told["towers"];
-}
-
-void Ranks::take_counts(std::vector<std::size_t> counts) {
-    towers_.counts = std::move(counts);
-    for (const Rank& rank : world_.ranks()) towers_.hosts.push_back(rank.host);
 }
 
 unsigned Ranks::threads_for(unsigned asked) const {
     return asked != 0 || std::getenv("OMP_NUM_THREADS") != nullptr ? asked : world_.threads();
 }
 
-void Ranks::tell_run(const ResolvedRun& run) {
-    const json message{{"settings", write_settings(run.settings, Settings::all)},
-                       {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
-                       {"towers", run.towers},
-                       {"counts", towers_.counts},
-                       {"global_batch", run.global_batch}};
+void Ranks::tell(json message) {
+    message["counts"] = towers_.counts;
     world_.courier().send_all(Topic::setup, to_bytes(message));
 }
 
+json Ranks::receive() {
+    json told = to_json(world_.courier().receive(0, Topic::setup));
+    if (told.is_null()) return told;
+    towers_ = {.counts = told["counts"], .hosts = {}};
+    for (const Rank& rank : world_.ranks()) towers_.hosts.push_back(rank.host);
+    return told;
+}
+
+void Ranks::tell_run(const ResolvedRun& run) {
+    tell({{"settings", write_settings(run.settings, Settings::all)},
+          {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
+          {"towers", run.towers},
+          {"global_batch", run.global_batch}});
+}
+
 ResolvedRun Ranks::receive_run(const TrainFlags& flags) {
-    const json told = to_json(world_.courier().receive(0, Topic::setup));
+    const json told = receive();
     ResolvedRun run;
     TrainSettings& settings = run.settings = parse_settings(told["settings"], "rank 0").values;
     const TrainSettings& own = flags.settings.values;
@@ -228,7 +239,6 @@ ResolvedRun Ranks::receive_run(const TrainFlags& flags) {
     run.open.timeout = device_timeout(settings.device_timeout);
     run.open.exact_products = settings.exact_products;
     choose_precision(run.open, precision_in(settings), {}, run.recipe);
-    take_counts(told["counts"]);
     return run;
 }
 
@@ -255,9 +265,7 @@ void Ranks::compare_data(const DataSource& data, const DataSource* tests) {
     }
 }
 
-void Ranks::tell_end(int code) { world_.courier().send_all(Topic::setup, to_bytes(code)); }
-
-int Ranks::receive_end() { return to_json(world_.courier().receive(0, Topic::setup)); }
+void Ranks::tell_end() { world_.courier().send_all(Topic::setup, to_bytes(nullptr)); }
 
 void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
     const auto [code, line] = code_and_line();
@@ -266,15 +274,21 @@ void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
     keep_for_ever(std::shared_ptr<Ranks>(std::move(self))); // MPI waits for the others when it ends
 }
 
-int run_on_ranks(std::atomic<bool>& stop, const std::function<int(Ranks*)>& command) {
-    std::unique_ptr<Ranks> ranks = Ranks::join(stop);
+int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
+                 std::atomic<bool>* stop) {
+    static std::atomic<bool> never = false; // a signal ends the program
+    std::unique_ptr<Ranks> ranks = Ranks::join(stop != nullptr ? *stop : never);
+    Ranks* const all = ranks.get();
     try {
-        return command(ranks.get());
-    } catch (...) {
-        if (ranks != nullptr) {
-            Ranks& its = *ranks;
-            its.fail_with_current_exception(std::move(ranks));
+        if (all != nullptr && !all->is_first()) {
+            follow(*all);
+            return 0;
         }
+        const int code = lead(all);
+        if (all != nullptr) all->tell_end();
+        return code;
+    } catch (...) {
+        if (all != nullptr) all->fail_with_current_exception(std::move(ranks));
         throw;
     }
 }

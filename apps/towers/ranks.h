@@ -1,4 +1,4 @@
-// A run of several ranks: what each does before the training begins, and how it ends.
+// A command on several ranks: what each does before the work begins, and how it ends.
 #pragma once
 
 #include "apps/towers/resolved_run.h"
@@ -6,10 +6,12 @@
 #include "engine/ranks/world.h"
 #include "engine/replica/tower_ranks.h"
 
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,8 +24,10 @@ std::string place_among_ranks();
 /// its name.
 void check_alone(const std::string& command);
 
-/// The settings that flags give and that all ranks must have, a line each.
-std::vector<std::string> common_flags(const TrainFlags& flags);
+/// The flags of a command line that all ranks must have, each as a line. Those of train may stand in a file,
+/// too.
+std::vector<std::string> common_lines(const TrainFlags& flags);
+std::vector<std::string> common_lines(const CLI::App& command);
 
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {
@@ -39,25 +43,27 @@ public:
     /// Returns how to go on.
     void when_gone(std::function<std::string()> end);
 
-    /// The devices that this rank takes, by its own flags.
-    std::vector<std::string> own_devices(const std::string& backend, const std::string& towers,
-                                         const OpenOptions& open) const;
-    /// Rank 0 learns which devices the ranks take. Returns the run's towers. Throws UsageError if the flags
-    /// that all must have, as lines for the user, are not `flags` on another rank.
+    /// The devices that this rank takes: those that its flags say, else its part of what a program alone
+    /// would take. `towers` of all ranks, as of an earlier run, count as none.
+    std::vector<std::string> own_towers(const std::string& backend, const std::string& towers,
+                                        const OpenOptions& open) const;
+    /// Rank 0 learns which devices the ranks take. Returns the run's towers. `lines`: common_lines(). Throws
+    /// UsageError if a rank has other ones.
     std::vector<std::string> gather_towers(const std::vector<std::string>& own,
-                                           const std::vector<std::string>& flags);
+                                           const std::vector<std::string>& lines);
     /// The others tell that.
-    void tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& flags);
+    void tell_towers(const std::vector<std::string>& own, const std::vector<std::string>& lines);
 
     /// The threads of this rank's processors, of which --threads asks for so many; 0: its part of its
     /// machine's.
     unsigned threads_for(unsigned asked) const;
 
-    /// All ranks do that, and get the run's towers.
-    std::vector<std::string> exchange_towers(const std::vector<std::string>& own,
-                                             const std::vector<std::string>& flags);
+    /// Rank 0 tells the others what to do, an object, and which towers there are.
+    void tell(nlohmann::json message);
+    /// Null: rank 0 has ended well.
+    nlohmann::json receive();
 
-    /// Rank 0 tells what the run does, which the others receive.
+    /// The same for what a training does.
     void tell_run(const ResolvedRun& run);
     /// `flags`: this rank's own, from which its data and threads come.
     ResolvedRun receive_run(const TrainFlags& flags);
@@ -67,9 +73,8 @@ public:
 
     const TowerRanks& towers() const { return towers_; }
 
-    /// The run has ended on rank 0 with this code, which the others receive.
-    void tell_end(int code);
-    int receive_end();
+    /// All has ended well on rank 0.
+    void tell_end();
 
     /// Something on this rank has failed, as the exception that is being handled says: ends all ranks. On
     /// rank 0 it returns, and the caller reports; another rank ends here, and rank 0 reports.
@@ -77,8 +82,8 @@ public:
 
 private:
     Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop);
+    std::vector<std::string> dealt(const std::vector<std::string>& devices) const;
     void peer_is_gone(const PeerGone& gone);
-    void take_counts(std::vector<std::size_t> counts);
 
     std::mutex mutex_;
     std::function<std::string()> end_;
@@ -86,8 +91,12 @@ private:
     TowerRanks towers_;
 };
 
-/// Runs a command on every rank that a launcher has started, or alone with null. `stop`: as for
-/// Ranks::join(). Returns its exit code; if it fails on one rank, all end.
-int run_on_ranks(std::atomic<bool>& stop, const std::function<int(Ranks*)>& command);
+/// Runs a command on the ranks that a launcher has started, or on none: `lead` in the program alone, with
+/// null, or on rank 0, `follow` on the others, which end well after rank 0 has. Returns the exit code: that
+/// of `lead` if it counts, since a launcher may kill the others when one rank ends with another code than 0.
+/// `stop` as for Ranks::join(); null: nobody waits for it. Throws what `lead` throws, and a failure of
+/// `follow` ends all ranks.
+int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
+                 std::atomic<bool>* stop = nullptr);
 
 } // namespace towers

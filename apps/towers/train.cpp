@@ -149,7 +149,7 @@ Machine machines_of(Ranks& ranks, const TrainFlags& flags) {
     return {
         .select =
             [&ranks, &flags](const std::string& backend, const std::string& towers, const OpenOptions& open) {
-                return ranks.gather_towers(ranks.own_devices(backend, towers, open), common_flags(flags));
+                return ranks.gather_towers(ranks.own_towers(backend, towers, open), common_lines(flags));
             },
         .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
             return {ids_of(before), ""};
@@ -440,12 +440,12 @@ void Training::train_and_report(const OpenRun& run) {
 }
 
 /// The part of a rank that is not the first.
-int follow(const TrainFlags& flags, Ranks& ranks) {
+void follow(const TrainFlags& flags, Ranks& ranks) {
     end_on_signals();
     TrainSettings own;
     if (!flags.config.empty()) replace(own, read_settings(flags.config));
     replace(own, flags.settings);
-    ranks.tell_towers(ranks.own_devices(own.backend, own.towers, flags.open), common_flags(flags));
+    ranks.tell_towers(ranks.own_towers(own.backend, own.towers, flags.open), common_lines(flags));
     ResolvedRun run = ranks.receive_run(flags);
     const std::unique_ptr<DataSource> data =
         open_data_for(run.recipe, data_request(run.settings, Split::train, *run.settings.seed));
@@ -455,7 +455,7 @@ int follow(const TrainFlags& flags, Ranks& ranks) {
     TrainerOptions options = trainer_options_of(run, &ranks);
     options.tuning = make_tuning(tuning_here(run.settings), false);
     Trainer(run.recipe, options, *data, tests).follow(&stop_requested);
-    return ranks.receive_end();
+    ranks.receive(); // the end
 }
 
 int run_train(const TrainFlags& flags) {
@@ -463,14 +463,14 @@ int run_train(const TrainFlags& flags) {
     struct sigaction before {};
     if (sigaction(SIGUSR2, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
         std::signal(SIGUSR2, request_stop);
-    return run_on_ranks(stop_requested, [&](Ranks* ranks) {
-        if (ranks != nullptr && !ranks->is_first()) return follow(flags, *ranks);
+    const auto lead = [&flags](Ranks* ranks) {
         Training training(flags, ranks);
         training.run();
         training.report();
-        if (ranks != nullptr) ranks->tell_end(0);
         return 0;
-    });
+    };
+    return run_on_ranks(
+        lead, [&flags](Ranks& ranks) { follow(flags, ranks); }, &stop_requested);
 }
 
 } // namespace

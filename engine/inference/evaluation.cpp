@@ -58,12 +58,12 @@ Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& dat
           return ForwardPass(std::move(session), plan, recipe.model.label_offset);
       }()) {}
 
-void Evaluator::run(std::span<const float> variables, std::size_t first_batch, std::size_t stride,
+void Evaluator::run(std::span<const float> variables, const Dealing& dealing,
                     std::span<Prediction> predictions) {
     std::vector<Example> examples;
-    for (std::uint64_t first = first_batch * batch(); first < records_; first += stride * batch())
-        for (std::uint64_t i = first; i < std::min(first + batch(), records_); ++i)
-            examples.push_back({.record = std::uint32_t(i)});
+    dealing.for_each(records_, batch(), [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t i = begin; i < end; ++i) examples.push_back({.record = std::uint32_t(i)});
+    });
     feed_.bring(examples);
     std::vector<Prediction> own(examples.size());
     pass_.load(variables);
@@ -72,11 +72,17 @@ void Evaluator::run(std::span<const float> variables, std::size_t first_batch, s
 }
 
 std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables) {
+    return evaluate(evaluators, variables, {0, evaluators.size(), evaluators.size()});
+}
+
+std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
+                                 const Dealing& dealing) {
     std::vector<Prediction> predictions(evaluators[0].records());
     std::vector<std::future<void>> parts;
     for (std::size_t i = 0; i < evaluators.size(); ++i)
-        parts.push_back(std::async(
-            std::launch::async, [&, i] { evaluators[i].run(variables, i, evaluators.size(), predictions); }));
+        parts.push_back(std::async(std::launch::async, [&, i] {
+            evaluators[i].run(variables, {dealing.first + i, 1, dealing.all}, predictions);
+        }));
     for (std::future<void>& each : parts) each.get();
     return predictions;
 }

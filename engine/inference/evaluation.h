@@ -3,6 +3,7 @@
 
 #include "engine/execution/feeding.h"
 #include "engine/execution/forward_pass.h"
+#include "engine/inference/dealing.h"
 #include "engine/recipes/recipe.h"
 
 #include <cstddef>
@@ -50,10 +51,9 @@ public:
     unsigned batch() const { return pass_.batch(); }
     std::uint64_t records() const { return records_; }
 
-    /// Fills the predictions, by record, of every `stride`-th batch from batch `first` on. `variables`:
-    /// including statistics, laid out as StateLayout says. InputError when streamed data cannot be read.
-    void run(std::span<const float> variables, std::size_t first, std::size_t stride,
-             std::span<Prediction> predictions);
+    /// Fills the predictions, by record, of the batches that are dealt so. `variables`: including statistics,
+    /// laid out as StateLayout says. InputError when streamed data cannot be read.
+    void run(std::span<const float> variables, const Dealing& dealing, std::span<Prediction> predictions);
 
 private:
     std::uint64_t records_;
@@ -63,7 +63,10 @@ private:
 };
 
 /// The predictions of the whole data set, by record: the evaluators share its batches and work at the same
-/// time, each on a device of its own.
+/// time, each on a device of its own. Where other processes have further evaluators, only those of the
+/// batches that `dealing` says are there.
 std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables);
+std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
+                                 const Dealing& dealing);
 
 } // namespace towers
