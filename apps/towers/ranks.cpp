@@ -144,10 +144,7 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     const int code = gone.code.value_or(work_failed);
     if (!speaks) end_after_the_speaker(code);
     const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
-    const std::string way_on = end_ ? end_()
-                               : gone.rank == 0
-                                   ? "; go on from the last checkpoint in its run directory with --resume"
-                                   : "";
+    const std::string way_on = end_ ? end_() : "";
     report(code, fmt::format("{}: {}{}", name, gone.what(), way_on));
     // A launcher that learns of the end before it has read the line may drop it.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

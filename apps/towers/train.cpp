@@ -441,6 +441,9 @@ void Training::train_and_report(const OpenRun& run) {
 
 /// The part of a rank that is not the first.
 void follow(const TrainFlags& flags, Ranks& ranks) {
+    ranks.when_gone([] { // this rank speaks if the first one is lost
+        return std::string("; go on from the last checkpoint in its run directory with --resume");
+    });
     end_on_signals();
     TrainSettings own;
     if (!flags.config.empty()) replace(own, read_settings(flags.config));

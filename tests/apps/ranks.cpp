@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -89,16 +90,23 @@ Arguments train_command(const Arguments& flags) {
     return rank;
 }
 
-/// A launcher and its ranks, each with flags of its own.
-Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
+/// A launcher and its ranks, each with a command line of its own.
+Arguments launch(const Mpi& mpi, const std::vector<Arguments>& ranks) {
     Arguments command = Arguments{fmt::format("mpirun.{}", mpi.name)} + mpi.flags;
     if (std::ranges::count(ranks, ranks[0]) == long(ranks.size()))
-        return command + Arguments{"-n", std::to_string(ranks.size())} + train_command(ranks[0]);
+        return command + Arguments{"-n", std::to_string(ranks.size())} + ranks[0];
     for (std::size_t i = 0; i < ranks.size(); ++i) {
         if (i > 0) command.push_back(":");
-        command = command + Arguments{"-n", "1"} + train_command(ranks[i]);
+        command = command + Arguments{"-n", "1"} + ranks[i];
     }
     return command;
+}
+
+/// The same with trainings, each with flags of its own.
+Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
+    std::vector<Arguments> commands;
+    for (const Arguments& each : ranks) commands.push_back(train_command(each));
+    return launch(mpi, commands);
 }
 
 /// So many ranks with the same flags.
@@ -171,6 +179,22 @@ unsigned latest(const fs::path& run) {
     return latest;
 }
 
+/// What the program says on stderr, without the launcher's words.
+std::vector<std::string> own_lines(const Outcome& outcome) {
+    std::vector<std::string> lines = lines_of(outcome.err);
+    std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
+    return lines;
+}
+
+/// Checks that the program failed and said one line, with these words.
+void check_refused(const Mpi& mpi, const Outcome& outcome, const std::string& words) {
+    INFO(outcome.err);
+    check_failed(mpi, outcome);
+    const std::vector<std::string> lines = own_lines(outcome);
+    REQUIRE(lines.size() == 1);
+    CHECK(contains(lines[0], words));
+}
+
 void check_started(const Outcome& outcome) {
     INFO(outcome.out << outcome.err);
     CHECK(outcome.code == 0);
@@ -231,6 +255,49 @@ void check_killed(int kills) {
         check_same(whole, run_path, steps);
     }
 }
+
+/// A trained run, its data as files, and command lines of one process and of several ranks that are to say
+/// the same of it.
+class Using {
+public:
+    Using() {
+        check_worked(
+            run_towers(Arguments{"train"} + case_.flags(run_, "cpu", 2) + Arguments{"--tune", "off"}));
+        CHECK(run_towers({"data", "import", case_ / "data", files_, "--as", "folder"}).code == 0);
+    }
+    fs::path operator/(const char* name) const { return case_ / name; }
+    std::string run() const { return run_; }
+    std::string files() const { return files_; }
+    std::string data() const { return case_ / "data"; }
+
+    Arguments command(const Arguments& words, const std::string& towers) const {
+        return towers_command(words + Arguments{"--towers", towers, "--threads", "1"});
+    }
+    /// Checks that the ranks, each with these towers, print and end as one process with all of them.
+    void check_same(const Mpi& mpi, const Arguments& words, const std::vector<std::string>& towers) const {
+        std::vector<Arguments> ranks;
+        for (const std::string& each : towers) ranks.push_back(command(words, each));
+        if (!mpi.colon && std::ranges::count(ranks, ranks[0]) < long(ranks.size())) return;
+        const Outcome alone = ::run(command(words, fmt::format("{}", fmt::join(towers, ","))));
+        const Outcome outcome = ::run(launch(mpi, ranks));
+        CAPTURE(words[0]);
+        CAPTURE(fmt::format("{}", fmt::join(towers, " ")));
+        INFO(outcome.err);
+        CHECK(without_time(outcome.out) == without_time(alone.out));
+        CHECK(own_lines(outcome) == own_lines(alone));
+        if (mpi.code || alone.code == 0) CHECK(outcome.code == alone.code);
+    }
+
+private:
+    /// What eval prints begins with the time.
+    static std::string without_time(const std::string& out) {
+        const std::size_t at = out.find(": precision @ 1");
+        return at == out.npos ? out : out.substr(at);
+    }
+
+    Case case_;
+    std::string run_ = case_ / "trained", files_ = case_ / "files";
+};
 
 /// Two ranks that train until they are told to stop, and have taken a few steps.
 struct Endless {
@@ -342,12 +409,7 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
             return run(under(mpi, {flags, other}));
         };
         const auto check = [&](const Outcome& outcome, const std::string& words) {
-            INFO(outcome.err);
-            check_failed(mpi, outcome);
-            std::vector<std::string> lines = lines_of(outcome.err);
-            std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
-            REQUIRE(lines.size() == 1);
-            CHECK(contains(lines[0], words));
+            check_refused(mpi, outcome, words);
             CHECK_FALSE(fs::exists(run_path));
         };
         check(with("--global-batch", "32"), "give all ranks the same flags");
@@ -363,10 +425,11 @@ TEST_CASE("bench measures the run of all ranks and the exchange between them") {
         CAPTURE(mpi.name);
         const fs::path report = its / (std::string(mpi.name) + ".json").c_str();
         const auto bench = [&](const Arguments& flags) {
-            return run(Arguments{fmt::format("mpirun.{}", mpi.name)} + mpi.flags + Arguments{"-n", "2"} +
-                       towers_command(Arguments{"bench", "--towers", "cpu,cpu", "--threads", "1", "--batch",
-                                                "2", "--repetitions", "2", "--steps", "2", "--warm-up", "4"} +
-                                      flags));
+            const Arguments command =
+                towers_command(Arguments{"bench", "--towers", "cpu,cpu", "--threads", "1", "--batch", "2",
+                                         "--repetitions", "2", "--steps", "2", "--warm-up", "4"} +
+                               flags);
+            return run(launch(mpi, {command, command}));
         };
         const Outcome outcome = bench({"--together", "--json", report.string()});
         check_started(outcome);
@@ -385,6 +448,97 @@ TEST_CASE("bench measures the run of all ranks and the exchange between them") {
         check_failed(mpi, refused);
         CHECK(contains(refused.err, "give --together"));
     }
+}
+
+TEST_CASE("ranks evaluate as the same towers of one process") {
+    const Using its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        // 8 test examples: batches of any number, also fewer than towers
+        its.check_same(mpi, {"eval", its.run(), "--batch", "3", "--per-class"}, {"cpu", "cpu"});
+        its.check_same(mpi, {"eval", its.run(), "--raw", "--batch", "1", "--split", "train"},
+                       {"cpu", "cpu,cpu"});
+        const std::string confusion = its / (std::string(mpi.name) + ".csv").c_str();
+        its.check_same(mpi, {"eval", its.run(), "--confusion", confusion}, {"cpu", "cpu", "cpu"});
+        CHECK(fs::exists(confusion));
+        // What a rank that follows does again and again
+        its.check_same(mpi, {"eval", its.run(), "--interval", "1"}, {"cpu", "cpu"});
+    }
+}
+
+TEST_CASE("ranks predict as the same towers of one process") {
+    const Using its;
+    const std::string pictures = its.files() + "/test", list = its / "list";
+    std::string names = fmt::format("{}\n", (its / "nothing.png").string());
+    for (const auto& each : fs::recursive_directory_iterator(pictures))
+        if (each.is_regular_file() && names.find("png", names.find("png") + 3) == names.npos)
+            names += each.path().string() + "\n";
+    write_text(list, names);
+    write_text(its / "broken.png", "no picture");
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const Arguments all{"predict", its.run(), pictures, its / "broken.png"};
+        its.check_same(mpi, all + Arguments{"--json", "--scores", "--batch", "2"}, {"cpu", "cpu"});
+        its.check_same(mpi, all + Arguments{"--csv", "--raw", "--batch", "1", "--skip-broken"},
+                       {"cpu", "cpu,cpu"});
+        // One picture and three towers, and one that is not there
+        its.check_same(mpi, {"predict", its.run(), "--files-from", list}, {"cpu", "cpu", "cpu"});
+    }
+}
+
+TEST_CASE("ranks that cannot evaluate or predict together are refused with one line") {
+    const Using its;
+    write_records(its / "other", 4);
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const auto ranks = [&](const Arguments& first, const Arguments& second) {
+            return run(launch(mpi, {its.command(first, "cpu"), its.command(second, "cpu")}));
+        };
+        const Arguments eval{"eval", its.run()};
+        const Arguments predict{"predict", its.run(), its.files() + "/test"};
+        check_refused(mpi, ranks({"eval", its / "nothing"}, {"eval", its / "nothing"}),
+                      "there is no run or checkpoint");
+        if (!mpi.colon) continue;
+        check_refused(mpi, ranks(eval, eval + Arguments{"--data", its / "other"}),
+                      "has other data: 4 examples");
+        check_refused(mpi, ranks(eval, eval + Arguments{"--data", its / "nothing"}),
+                      "there is no file or folder");
+        check_refused(mpi, ranks(eval, eval + Arguments{"--batch", "7"}), "give all ranks the same flags");
+        check_refused(mpi, ranks(predict, predict + Arguments{"--batch", "7"}),
+                      "give all ranks the same flags");
+        // Rank 1 needs neither run nor checkpoint, and has its own copy of the data.
+        fs::copy(its / "data", its / "copy",
+                 fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+        const Outcome apart = ranks(eval + Arguments{"--data", its / "data"},
+                                    {"eval", its / "nothing", "--data", its / "copy"});
+        check_started(apart);
+        CHECK(contains(apart.out, " of 8 examples"));
+    }
+}
+
+TEST_CASE("a rank that is killed ends an evaluation with one line") {
+    const Using its;
+    fs::remove(its / "trained/config.toml"); // it goes on for all that is known
+    for (const Mpi& mpi : mpis())
+        for (const unsigned rank : {0u, 1u}) {
+            CAPTURE(mpi.name);
+            CAPTURE(rank);
+            const std::string mark = fmt::format("{}-{}-{}", its.run(), mpi.name, rank);
+            const Arguments command = its.command({"eval", its.run(), "--interval", "1"}, "cpu");
+            Program program(launch(mpi, {command, command}), marked(mark));
+            REQUIRE(program.wait_for_lines("precision @ 1", 1));
+            ::kill(process_of(mpi, mark, rank), SIGKILL);
+            const Outcome outcome = program.end();
+            check_failed(mpi, outcome);
+            const std::vector<std::string> lines = own_lines(outcome);
+            INFO(outcome.err);
+            CHECK(lines.size() <= 1); // MPICH's launcher may end the others before they can speak
+            if (std::string(mpi.name) == "openmpi") {
+                REQUIRE(lines.size() == 1);
+                CHECK(contains(lines[0], fmt::format("rank {} (", rank)));
+                CHECK(lines[0].ends_with("its process has ended"));
+            }
+        }
 }
 
 TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
