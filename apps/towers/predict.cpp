@@ -231,7 +231,7 @@ std::uint64_t file_bytes(const NamedPicture& picture) {
     return error ? no_file : bytes;
 }
 
-/// Rank 0 tells another which pictures are its part.
+/// Rank 0 tells another which pictures are its part. It answers once it has found them.
 void send_pictures(Ranks& ranks, unsigned rank, const std::vector<NamedPicture>& pictures) {
     Writer message;
     message.put(std::uint64_t(pictures.size()));
@@ -262,6 +262,7 @@ std::vector<NamedPicture> receive_pictures(Ranks& ranks) {
                                          "pictures at the same paths",
                                          each.name, told(found), ranks.world().name(0), told(expected)));
     }
+    ranks.world().courier().send(0, Topic::answer, {});
     return pictures;
 }
 
@@ -376,6 +377,9 @@ int lead(PredictFlags& flags, Ranks* ranks) {
         for (unsigned rank = 1; rank < ranks->world().size(); ++rank)
             send_pictures(*ranks, rank, part_of(named.pictures, dealing_of(*ranks, rank), model.batch));
         send_variables(*ranks, loaded.variables(flags.raw));
+        // Nothing is printed before all have their pictures.
+        for (unsigned rank = 1; rank < ranks->world().size(); ++rank)
+            ranks->world().courier().receive(rank, Topic::answer);
     }
     std::vector<std::string> names;
     for (const NamedPicture& each : named.pictures) names.push_back(each.name);

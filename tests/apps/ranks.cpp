@@ -489,23 +489,29 @@ TEST_CASE("ranks predict as the same towers of one process") {
 TEST_CASE("ranks that cannot evaluate or predict together are refused with one line") {
     const Using its;
     write_records(its / "other", 4);
+    for (const char* name : {"here/a.png", "here/b.png", "there/a.png"}) {
+        fs::create_directories((its / name).parent_path());
+        write_text(its / name, "no picture");
+    }
+    write_text(its / "there/b.png", "none");
     for (const Mpi& mpi : mpis()) {
         CAPTURE(mpi.name);
         const auto ranks = [&](const Arguments& first, const Arguments& second) {
             return run(launch(mpi, {its.command(first, "cpu"), its.command(second, "cpu")}));
         };
         const Arguments eval{"eval", its.run()};
-        const Arguments predict{"predict", its.run(), its.files() + "/test"};
         check_refused(mpi, ranks({"eval", its / "nothing"}, {"eval", its / "nothing"}),
                       "there is no run or checkpoint");
         if (!mpi.colon) continue;
         check_refused(mpi, ranks(eval, eval + Arguments{"--data", its / "other"}),
                       "has other data: 4 examples");
-        check_refused(mpi, ranks(eval, eval + Arguments{"--data", its / "nothing"}),
-                      "there is no file or folder");
         check_refused(mpi, ranks(eval, eval + Arguments{"--batch", "7"}), "give all ranks the same flags");
-        check_refused(mpi, ranks(predict, predict + Arguments{"--batch", "7"}),
-                      "give all ranks the same flags");
+        const auto predict_in = [&](const char* folder) {
+            return Arguments{"env", "-C", its / folder} +
+                   its.command({"predict", its.run(), "a.png", "b.png", "--batch", "1"}, "cpu");
+        };
+        check_refused(mpi, run(launch(mpi, {predict_in("here"), predict_in("there")})),
+                      "b.png has 4 bytes, and for rank 0 (");
         // Rank 1 needs neither run nor checkpoint, and has its own copy of the data.
         fs::copy(its / "data", its / "copy",
                  fs::copy_options::recursive | fs::copy_options::overwrite_existing);
