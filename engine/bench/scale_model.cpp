@@ -10,20 +10,27 @@
 namespace towers {
 namespace {
 
-/// Buckets as a model of so many bytes has them, if most of it are large layers.
-std::vector<ArenaRange> buckets_of(std::size_t bytes) {
+/// Of a model of so many bytes.
+BucketBytes bucket_bytes(double bytes) {
     StateLayout layout;
-    layout.variable_bytes = bytes;
-    const std::size_t most = bucket_bytes(layout).most;
+    layout.variable_bytes = std::size_t(bytes);
+    return towers::bucket_bytes(layout);
+}
+
+/// Its buckets, if most of it are large layers.
+std::vector<ArenaRange> buckets_of(double bytes) {
+    const std::size_t most = bucket_bytes(bytes).most, all = std::size_t(bytes);
     std::vector<ArenaRange> buckets;
-    for (std::size_t begin = 0; begin < bytes; begin += most)
-        buckets.push_back({begin, std::min(most, bytes - begin)});
+    for (std::size_t begin = 0; begin < all; begin += most)
+        buckets.push_back({begin, std::min(most, all - begin)});
     return buckets;
 }
 
-/// What backward does not hide of the exchange.
+/// What backward does not hide of the exchange; never the last bucket, which is ready when backward ends.
 double exposed_seconds(const NetworkCosts& costs, const RankLayout& layout) {
-    return std::max(0., exchange_seconds(costs, layout.ranks, layout.bytes) - layout.hideable);
+    const double exchange = exchange_seconds(costs, layout.ranks, layout.bytes);
+    const double last = std::min(1., double(bucket_bytes(layout.bytes).least) / layout.bytes);
+    return std::max(exchange - layout.hideable, exchange * last);
 }
 
 /// The seconds per step with which the costs fit best.
@@ -50,7 +57,7 @@ Traffic busiest_rank(unsigned ranks, double bytes) {
     Traffic traffic;
     if (ranks < 2) return traffic;
     // Slices are dealt from rank 0 on, so no rank has more of them.
-    for (const Slice& message : messages_of(deal_slices(buckets_of(std::size_t(bytes)), ranks, false))) {
+    for (const Slice& message : messages_of(deal_slices(buckets_of(bytes), ranks, false))) {
         const unsigned times = message.owner == 0 ? ranks - 1 : 1; // parameters to all, gradients to one
         traffic.bytes += double(message.range.bytes) * times;
         traffic.messages += times;

@@ -1,13 +1,15 @@
 // The time of MPI_Allreduce for as many bytes as a network's gradients have, beside tests/tools/exchange.cpp.
 //
-// Usage: mpicc -O2 tests/peers/mpi_allreduce.c -o mpi_allreduce; mpirun -n RANKS mpi_allreduce MEGABYTES [STEPS]
+// Usage: mpicc -O2 tests/peers/mpi_allreduce.c -o mpi_allreduce; mpirun -n RANKS mpi_allreduce MEGABYTES
+// [STEPS]
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
-    const int count = (int)(1e6 / 4 * atof(argc > 1 ? argv[1] : "4.3")), steps = atoi(argc > 2 ? argv[2] : "50");
+    const int count = (int)(1e6 / 4 * atof(argc > 1 ? argv[1] : "4.3")),
+              steps = atoi(argc > 2 ? argv[2] : "50");
     float *const gradients = calloc(count, sizeof *gradients), *const sums = calloc(count, sizeof *sums);
     const int warm_up = 1 + steps / 10;
     double begin = 0;

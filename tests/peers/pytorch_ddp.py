@@ -2,7 +2,7 @@
 """PyTorch's DistributedDataParallel with gloo, for comparison with ranks of `towers train` and with the exchange tool.
 
 Usage: RANK=R WORLD_SIZE=N MASTER_ADDR=HOST MASTER_PORT=29500 GLOO_SOCKET_IFNAME=eth0
-           python3 tests/peers/pytorch_ddp.py [--megabytes M | --batch 128] [--steps N] [--threads 1]
+           python3 tests/peers/pytorch_ddp.py [--megabytes M... | --batch 128] [--steps N] [--threads 1]
 
 Start it once for each rank; rank 0 prints. --megabytes: the exchange alone, of so many megabytes of gradients in layers
 of 1 MB that take no time, with the update by SGD with momentum. --batch: the network and step of pytorch_cifar10.py,
@@ -49,8 +49,8 @@ def parallel(module, options):
                                    broadcast_buffers=False)
 
 
-def exchange_alone(options):
-    module = parallel(Layers(options.megabytes), options)
+def exchange_alone(options, megabytes):
+    module = parallel(Layers(megabytes), options)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, foreach=True)
 
     def step():
@@ -67,9 +67,26 @@ def cifar10(options):
     return trainer.step
 
 
+def seconds_per_step(step, options):
+    """With as many steps in all ranks"""
+
+    def meet():
+        if options.ranks > 1:
+            torch.distributed.barrier()
+
+    for _ in range(1 + options.steps // 10):
+        step()
+    meet()
+    begin = time.perf_counter()
+    for _ in range(options.steps):
+        step()
+    meet()
+    return (time.perf_counter() - begin) / options.steps
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=float)
+    parser.add_argument("--megabytes", type=float, nargs="+")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--threads", type=int, default=1)
@@ -81,20 +98,11 @@ def main():
     rank, options.ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if options.ranks > 1:
         torch.distributed.init_process_group("gloo")
-    step = exchange_alone(options) if options.megabytes else cifar10(options)
-    for _ in range(1 + options.steps // 10):
-        step()
-    if options.ranks > 1:
-        torch.distributed.barrier()
-    begin = time.perf_counter()
-    for _ in range(options.steps):
-        step()
-    if options.ranks > 1:
-        torch.distributed.barrier()
-    taken = (time.perf_counter() - begin) / options.steps
-    if rank == 0:
-        what = f"{options.megabytes} MB" if options.megabytes else f"{options.batch * options.ranks / taken:.1f} examples/s"
-        print(f"{options.ranks} ranks, {what}: {1e3 * taken:.3f} ms a step, PyTorch {torch.__version__}", flush=True)
+    for megabytes in options.megabytes or [None]:
+        seconds = seconds_per_step(exchange_alone(options, megabytes) if megabytes else cifar10(options), options)
+        if rank == 0:
+            what = f"{megabytes} MB" if megabytes else f"{options.batch * options.ranks / seconds:.1f} examples/s"
+            print(f"{options.ranks} ranks, {what}: {1e3 * seconds:.3f} ms a step, PyTorch {torch.__version__}", flush=True)
     if options.ranks > 1:
         torch.distributed.destroy_process_group()
 
