@@ -26,19 +26,20 @@ std::vector<ArenaRange> buckets_of(double bytes) {
     return buckets;
 }
 
-/// What backward does not hide of the exchange; never the last bucket, which is ready when backward ends.
+/// What backward does not hide of the exchange. The last bucket is ready when backward ends, and its
+/// parameters come when its gradients have been added up.
 double exposed_seconds(const NetworkCosts& costs, const RankLayout& layout) {
     const double exchange = exchange_seconds(costs, layout.ranks, layout.bytes);
     const double last = std::min(1., double(bucket_bytes(layout.bytes).least) / layout.bytes);
-    return std::max(exchange - layout.hideable, exchange * last);
+    return std::max(0., exchange - layout.hideable) + last * exchange;
 }
 
-/// The seconds per step with which the costs fit best.
-double best_seconds_per_step(const NetworkCosts& costs, std::span<const MeasuredLayout> measured) {
+/// The seconds per step with which costs without them fit best.
+double best_seconds_per_step(const NetworkCosts& without, std::span<const MeasuredLayout> measured) {
     double sum = 0, weights = 0;
     for (const auto& [layout, seconds] : measured) {
         const double weight = 1 / (seconds * seconds);
-        sum += weight * (seconds - layout.step - exposed_seconds(costs, layout));
+        sum += weight * (seconds - predicted_step(without, layout));
         weights += weight;
     }
     return std::max(0., sum / weights);
@@ -52,6 +53,14 @@ double error(const NetworkCosts& costs, std::span<const MeasuredLayout> measured
 }
 
 } // namespace
+
+NetworkCosts tcp_costs(double bits_per_second) {
+    constexpr double payload = 0.955;     // of what passes through a link
+    constexpr double processor = 1.15e-9; // seconds per byte of a rank that sends and receives, on any link
+    return {.seconds_per_byte = std::max(8 / (payload * bits_per_second), processor),
+            .seconds_per_message = 6e-6,
+            .seconds_per_step = 0.5e-3};
+}
 
 Traffic busiest_rank(unsigned ranks, double bytes) {
     Traffic traffic;
@@ -81,8 +90,8 @@ NetworkCosts fit_network(std::span<const MeasuredLayout> measured, double second
     NetworkCosts best{.seconds_per_message = seconds_per_message};
     double least = INFINITY;
     // The error is not smooth where backward begins to hide everything, so all values are tried, between
-    // those of 8 Mbit/s and 8 Tbit/s.
-    for (double seconds_per_byte = 1e-12; seconds_per_byte < 1e-6; seconds_per_byte *= 1.001) {
+    // those of 800 Gbit/s and 8 Mbit/s.
+    for (double seconds_per_byte = 1e-11; seconds_per_byte < 1e-6; seconds_per_byte *= 1.003) {
         NetworkCosts costs{seconds_per_byte, seconds_per_message, 0};
         if (measured.size() > 1) costs.seconds_per_step = best_seconds_per_step(costs, measured);
         if (const double its = error(costs, measured); its < least) {

@@ -1,7 +1,9 @@
 // The model of the exchange between ranks.
 #include "engine/bench/scale_model.h"
 
+#include <cmath>
 #include <doctest/doctest.h>
+#include <span>
 #include <vector>
 
 namespace towers {
@@ -48,11 +50,53 @@ TEST_CASE("a network's costs are found from steps") {
             measured.push_back({layout, predicted_step(costs, layout)});
         }
     const NetworkCosts fitted = fit_network(measured, costs.seconds_per_message);
-    CHECK(fitted.seconds_per_byte == doctest::Approx(3e-9).epsilon(0.002));
-    CHECK(fitted.seconds_per_step == doctest::Approx(0.001).epsilon(0.02));
+    CHECK(fitted.seconds_per_byte == doctest::Approx(3e-9).epsilon(0.005));
+    CHECK(fitted.seconds_per_step == doctest::Approx(0.001).epsilon(0.05));
     const NetworkCosts of_one = fit_network(std::span(measured).first(1), costs.seconds_per_message);
     CHECK(of_one.seconds_per_step == 0);
-    CHECK(predicted_step(of_one, measured[0].layout) == doctest::Approx(measured[0].seconds).epsilon(0.002));
+    CHECK(predicted_step(of_one, measured[0].layout) == doctest::Approx(measured[0].seconds).epsilon(0.005));
+}
+
+namespace {
+
+/// Of simulated towers between network namespaces (tests/tools/exchange.cpp), whose backward takes two thirds
+/// of the step; milliseconds.
+MeasuredLayout measured(unsigned ranks, double megabytes, double step, double seconds) {
+    return {{.ranks = ranks, .bytes = megabytes * 1e6, .step = step / 1e3, .hideable = step / 1e3 * 2 / 3},
+            seconds / 1e3};
+}
+
+} // namespace
+
+TEST_CASE("the model predicts layouts to which it was not fitted") {
+    const double small = 4.274, large = 99.301;
+    const MeasuredLayout two[] = {measured(2, small, 1, 41.3),   measured(2, small, 5, 40.5),
+                                  measured(2, small, 20, 45.4),  measured(2, small, 50, 53.5),
+                                  measured(2, large, 1, 836.8),  measured(2, large, 400, 976.9),
+                                  measured(2, large, 1500, 1540)};
+    const NetworkCosts fitted = fit_network(two, 6e-6); // 1 Gbit/s
+    const MeasuredLayout four[] = {measured(4, small, 1, 61.9), measured(4, small, 10, 64.2),
+                                   measured(4, small, 100, 104), measured(4, large, 1, 1320)};
+    const auto check = [](const NetworkCosts& costs, std::span<const MeasuredLayout> all, double within) {
+        for (const auto& [layout, seconds] : all) {
+            INFO(layout.ranks, " ranks ", layout.bytes, " bytes ", layout.step, " s: measured ", seconds,
+                 ", model ", predicted_step(costs, layout));
+            CHECK(std::abs(predicted_step(costs, layout) / seconds - 1) < within);
+        }
+    };
+    check(fitted, two, 0.07);
+    check(fitted, four, 0.07);
+    check(tcp_costs(1e9), two, 0.07);
+    check(tcp_costs(1e9), four, 0.07);
+    const MeasuredLayout three[] = {measured(3, small, 5, 28.1), measured(3, small, 20, 33.0),
+                                    measured(3, small, 60, 63.2), measured(3, large, 300, 675)};
+    check(tcp_costs(2e9), three, 0.07);
+    const MeasuredLayout faster[] = {measured(2, large, 1, 173)};
+    check(tcp_costs(5e9), faster, 0.07);
+    // The processors decide.
+    const MeasuredLayout fastest[] = {measured(2, small, 20, 21.3), measured(2, large, 1, 134),
+                                      measured(2, large, 50, 153.5), measured(2, large, 200, 205.6)};
+    check(tcp_costs(10e9), fastest, 0.07);
 }
 
 } // namespace towers
