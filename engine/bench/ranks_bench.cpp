@@ -181,8 +181,6 @@ private:
 
 /// What the scale model makes of the measurements.
 std::vector<ScaleFigures> predict(const RanksReport& report, double model_bytes) {
-    // What a processor needs for a message; the model's other costs are the network's, and measured.
-    constexpr double seconds_per_message = 20e-6;
     // Of a step, backward after the first gradients are ready.
     constexpr double hideable = .6;
     const unsigned ranks = unsigned(report.ranks.size());
@@ -198,7 +196,7 @@ std::vector<ScaleFigures> predict(const RanksReport& report, double model_bytes)
     const std::array<MeasuredLayout, 2> measured{
         {{{ranks, model_bytes, 0, 0}, report.exchange.step_us.median * 1e-6},
          {layout(ranks), report.step_us.median * 1e-6}}};
-    const NetworkCosts costs = fit_network(measured, seconds_per_message);
+    const NetworkCosts costs = fit_network(measured, tcp_seconds_per_message);
     std::vector<ScaleFigures> predicted;
     for (unsigned machines = 2; machines <= 64; machines *= 2) {
         const double seconds = predicted_step(costs, layout(machines));

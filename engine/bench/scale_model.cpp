@@ -58,7 +58,7 @@ NetworkCosts tcp_costs(double bits_per_second) {
     constexpr double payload = 0.955;     // of what passes through a link
     constexpr double processor = 1.15e-9; // seconds per byte of a rank that sends and receives, on any link
     return {.seconds_per_byte = std::max(8 / (payload * bits_per_second), processor),
-            .seconds_per_message = 6e-6,
+            .seconds_per_message = tcp_seconds_per_message,
             .seconds_per_step = 0.5e-3};
 }
 

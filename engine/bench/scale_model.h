@@ -14,6 +14,9 @@ struct NetworkCosts {
     double seconds_per_step = 0;    ///< that nothing hides
 };
 
+/// Of MPI over TCP, measured on loopback.
+constexpr double tcp_seconds_per_message = 6e-6;
+
 /// Of MPI over TCP on links of so many bits per second, as measured (docs/machines.md).
 NetworkCosts tcp_costs(double bits_per_second);
 

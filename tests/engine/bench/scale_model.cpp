@@ -74,7 +74,7 @@ TEST_CASE("the model predicts layouts to which it was not fitted") {
                                   measured(2, small, 20, 45.4),  measured(2, small, 50, 53.5),
                                   measured(2, large, 1, 836.8),  measured(2, large, 400, 976.9),
                                   measured(2, large, 1500, 1540)};
-    const NetworkCosts fitted = fit_network(two, 6e-6); // 1 Gbit/s
+    const NetworkCosts fitted = fit_network(two, tcp_seconds_per_message); // 1 Gbit/s
     const MeasuredLayout four[] = {measured(4, small, 1, 61.9), measured(4, small, 10, 64.2),
                                    measured(4, small, 100, 104), measured(4, large, 1, 1320)};
     const auto check = [](const NetworkCosts& costs, std::span<const MeasuredLayout> all, double within) {
