@@ -73,6 +73,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
     if (name == "--feed") return {.words = {"auto", "resident", "streamed"}};
     if (name == "--tune") return {.words = {"auto", "off", "quick", "full"}, .files = true};
     if (name == "--precision") return {.words = words_in(precision_words())};
+    if (name == "--wire") return {.words = {"fp32", "bf16"}};
     if (name == "--on-device-loss") return {.words = {"continue", "stop"}};
     if (name == "--quirks" && command == "eval") return {.words = {"none", "padded-evaluation"}};
     if (name == "--quirks")

@@ -8,6 +8,7 @@
 #include "engine/model/freeze.h"
 #include "engine/observers/times.h"
 #include "engine/recipes/recipes.h"
+#include "engine/reduce/wire.h"
 #include "engine/run/read_metrics.h"
 
 #include <algorithm>
@@ -48,6 +49,7 @@ void check(const TrainSettings& s) {
             complain(fmt::format("{}: this run makes no test passes; give --eval-every N too", flag));
     check_threads(s.threads);
     parse_feeding(s.feed);
+    parse_wire(s.wire);
     if (s.readers && (*s.readers == 0 || *s.readers > most_readers))
         complain(fmt::format("--readers {}: give 1 to {}", *s.readers, most_readers));
 }

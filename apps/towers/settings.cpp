@@ -58,6 +58,9 @@ void for_each_setting(const Visitor& visitor) {
     visitor("lr", &S::lr, training, "Learning rate at the start (default: the recipe's)");
     visitor("precision", &S::precision, training, (precision_help + " (default: the recipe's)").c_str());
     visitor("round-operands", &S::round_operands, training, round_operands_help);
+    visitor("wire", &S::wire, training,
+            "How gradients travel between the ranks of several machines: fp32, or bf16, which halves their "
+            "bytes for slow networks");
     visitor("seed", &S::seed, training,
             "Seed for the initial values, the order of the examples, the distortions and the drawn shapes "
             "(default: 1)");

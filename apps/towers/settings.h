@@ -48,6 +48,7 @@ struct TrainSettings {
     bool exact_products = false;
     std::string precision; ///< empty: the recipe's
     bool round_operands = false;
+    std::string wire = "fp32";
     std::string tune = "auto"; ///< or off, quick, full, or the path of a file with choices
     std::string feed = "auto";
     std::optional<unsigned> readers;

@@ -19,6 +19,7 @@
 #include "engine/observers/metrics.h"
 #include "engine/observers/times.h"
 #include "engine/recipes/recipe_data.h"
+#include "engine/reduce/wire.h"
 #include "engine/train/initial.h"
 #include "engine/train/loop.h"
 
@@ -190,6 +191,9 @@ public:
             if (ranks_ != nullptr) {
                 resolved_->open.threads = ranks_->threads_for(resolved_->open.threads);
                 ranks_->tell_run(*resolved_);
+            } else if (parse_wire(resolved_->settings.wire) != Wire::fp32) {
+                spdlog::warn("--wire {} changes nothing in a run of one process, which sends no gradients",
+                             resolved_->settings.wire);
             }
             open_and_train();
             if (ranks_ != nullptr) ranks_->when_gone(nullptr);
@@ -267,7 +271,8 @@ TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
     OpenOptions open = run.open;
     open.stop = &stop_requested;
     std::optional<TrainerOptions::Ranks> of_ranks;
-    if (ranks != nullptr) of_ranks.emplace(ranks->world().courier(), ranks->towers());
+    if (ranks != nullptr)
+        of_ranks.emplace(ranks->world().courier(), ranks->towers(), parse_wire(settings.wire));
     return {.towers = run.towers,
             .global_batch = run.global_batch,
             .shares = run.shares,

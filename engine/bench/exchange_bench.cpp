@@ -16,8 +16,8 @@ ExchangeBench::ExchangeBench(const Recipe& recipe, Courier& courier, unsigned th
       parameters_(memory_->allocate(layout_.trained_bytes, Memory::staging)) {
     std::ranges::fill(gradients_.host<float>(), 1e-3f);
     reducer_ = std::make_unique<RankedReducer>(
-        courier, OpenOptions{.threads = reducer_threads(threads, layout_)}, Milestones::Spin::zero(),
-        UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
+        courier, Wire::fp32, OpenOptions{.threads = reducer_threads(threads, layout_)},
+        Milestones::Spin::zero(), UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
         std::vector<StagedByTower>{{gradients_.host<float>(), parameters_.host<float>()}}, buckets_);
 }
 

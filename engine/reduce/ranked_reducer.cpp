@@ -61,51 +61,68 @@ bool SliceStream::advance(Transport& transport, std::size_t buckets,
 }
 
 RankSum::RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
-                 std::span<const ArenaRange> buckets)
-    : towers_(std::move(towers)), buckets_(buckets.size(), spin) {
-    if (towers_.size() < 2) return;
-    host_ = open_host_device({.threads = 1, .exact_products = host.exact_products});
-    memory_ = host_->allocate(towers_[0].size_bytes(), Memory::staging);
-    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-        const auto& [offset, bytes] = buckets[bucket];
-        for (std::size_t done = 0; done < bytes; done += block_bytes) {
-            blocks_.push_back({{offset + done, std::min(block_bytes, bytes - done)}, bucket});
-            buckets_.add_block(bucket);
-        }
-        ready_.push_back(blocks_.size());
+                 std::size_t buckets, std::span<const Slice> slices, unsigned rank, std::size_t rounded)
+    : towers_(std::move(towers)), ready_(buckets), buckets_(buckets, spin) {
+    const bool adds = towers_.size() > 1;
+    if (!adds && (towers_.empty() || rounded == 0)) return;
+    if (adds) {
+        host_ = open_host_device({.threads = 1, .exact_products = host.exact_products});
+        memory_ = host_->allocate(towers_[0].size_bytes(), Memory::staging);
     }
-    const std::size_t threads = std::clamp<std::size_t>(blocks_.size() / 4, 1, cpu_threads(host.threads));
-    team_ = std::make_unique<Team>(threads, spin,
-                                   [this](std::size_t, std::size_t block, std::size_t) { add_up(block); });
+    if (rounded > 0) rounded_.emplace(rounded / sizeof(float));
+    for (const Slice& slice : slices) {
+        const auto& [offset, bytes] = slice.range;
+        const bool rounds = offset < rounded && slice.owner != rank;
+        for (std::size_t done = 0; done < bytes && (adds || rounds); done += block_bytes) {
+            blocks_.push_back({{offset + done, std::min(block_bytes, bytes - done)}, slice.bucket, rounds});
+            buckets_.add_block(slice.bucket);
+        }
+        ready_[slice.bucket] = blocks_.size();
+    }
+    const std::size_t most = adds ? cpu_threads(host.threads) : 1; // rounding alone is little work
+    team_ = std::make_unique<Team>(std::clamp<std::size_t>(blocks_.size() / 4, 1, most), spin,
+                                   [this](std::size_t, std::size_t block, std::size_t) { work_on(block); });
 }
 
-void RankSum::begin(std::span<const std::size_t> towers) {
+void RankSum::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
-    buckets_.restart(active_.size() > 1);
-    if (active_.size() > 1) team_->begin();
+    works_ = active_.size() > 1 || (active_.size() == 1 && rounded_);
+    buckets_.restart(works_);
+    if (rounded_) rounded_->begin(numbers.loss_scale);
+    if (works_) team_->begin();
 }
 
 void RankSum::give(std::size_t buckets) {
     buckets_.give(buckets);
-    if (active_.size() > 1 && buckets > 0) team_->release(ready_[buckets - 1]);
+    if (works_ && buckets > 0) team_->release(ready_[buckets - 1]);
 }
 
 /// Adds up in the order of the towers.
-void RankSum::add_up(std::size_t index) {
+void RankSum::work_on(std::size_t index) {
     const Block& block = blocks_[index];
-    const std::span<float> sum = part(memory_.host<float>(), block.range);
-    add_in_order(
-        active_.size(), [&](std::size_t i) { return part(towers_[active_[i]], block.range); }, sum);
+    if (active_.size() > 1)
+        add_in_order(
+            active_.size(), [&](std::size_t i) { return part(towers_[active_[i]], block.range); },
+            part(memory_.host<float>(), block.range));
+    if (block.rounds) rounded_->round(sums(), block.range);
     buckets_.count_done(block.bucket);
 }
 
 void RankSum::fail() {
-    if (active_.size() > 1) team_->cancel();
+    if (works_) team_->cancel();
     buckets_.fail();
 }
 
 void RankSum::end() {
-    if (active_.size() > 1) team_->end();
+    if (works_) team_->end();
+}
+
+void RankSum::keep() {
+    if (works_ && rounded_) rounded_->keep();
+}
+
+void RankSum::forget() {
+    if (rounded_) rounded_->forget();
 }
 
 std::span<const float> RankSum::sums() const {
@@ -113,24 +130,30 @@ std::span<const float> RankSum::sums() const {
     return active_.size() == 1 ? towers_[active_[0]] : memory_.host<float>();
 }
 
-RankedReducer::Peer::Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own)
-    : gradients(bytes_of(own) / sizeof(float)), give(peer, sums_tag, true, messages_of(its)),
-      take(peer, sums_tag, false, messages_of(own)), hand_over(peer, parameters_tag, true, messages_of(own)),
+RankedReducer::Peer::Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own,
+                          std::size_t rounded)
+    : gradients(bytes_of(own) / sizeof(float)), bfloats(rounded > 0 ? gradients.size() : 0),
+      give(peer, sums_tag, true, messages_of(its, rounded)),
+      take(peer, sums_tag, false, messages_of(own, rounded)),
+      hand_over(peer, parameters_tag, true, messages_of(own)),
       receive(peer, parameters_tag, false, messages_of(its)) {}
 
-RankedReducer::RankedReducer(Courier& courier, const OpenOptions& host, Milestones::Spin spin,
+RankedReducer::RankedReducer(Courier& courier, Wire wire, const OpenOptions& host, Milestones::Spin spin,
                              const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
                              std::span<const ArenaRange> buckets)
     : courier_(courier), layout_(*spec.layout), buckets_(buckets.size()),
-      slices_(deal_slices(buckets, courier.size(), spec.optimizer->clip_norm.has_value())), towers_(towers),
-      sum_(
-          host, spin,
-          [&] {
-              std::vector<std::span<const float>> gradients;
-              for (const StagedByTower& tower : towers) gradients.emplace_back(tower.gradients);
-              return gradients;
-          }(),
-          buckets),
+      rounded_(wire == Wire::bf16 ? layout_.trained_bytes : 0),
+      slices_(cut_at(layout_.trained_bytes,
+                     deal_slices(buckets, courier.size(), spec.optimizer->clip_norm.has_value()))),
+      towers_(towers), sum_(
+                           host, spin,
+                           [&] {
+                               std::vector<std::span<const float>> gradients;
+                               for (const StagedByTower& tower : towers)
+                                   gradients.emplace_back(tower.gradients);
+                               return gradients;
+                           }(),
+                           buckets.size(), slices_, courier.rank(), rounded_),
       updater_(host, spin, spec, part_of_this_rank(towers), buckets), complete_(spin), exchanged_(spin) {
     courier_.on(Topic::lists, [this](unsigned from, const Bytes& message) { take_lists(from, message); });
     courier_.on(Topic::step_failed, [this](unsigned, const Bytes& message) {
@@ -155,7 +178,7 @@ RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towe
             rank.inputs.push_back({sum_.of_several(), false});
             continue;
         }
-        const auto [made, _] = peers_.try_emplace(peer, peer, of(slices_, peer), rank.own);
+        const auto [made, _] = peers_.try_emplace(peer, peer, of(slices_, peer), rank.own, rounded_);
         rank.inputs.push_back({made->second.gradients, true});
     }
     for (const StagedByTower& tower : towers) {
@@ -163,7 +186,7 @@ RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towe
         rank.outputs.push_back(tower.parameters);
     }
     std::size_t place = 0;
-    for (const Slice& slice : messages_of(rank.own)) {
+    for (const Slice& slice : messages_of(rank.own, rounded_)) {
         places_[slice.range.offset] = place;
         place += slice.range.bytes;
     }
@@ -184,7 +207,7 @@ void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_
     }
     for (auto& [rank, peer] : peers_)
         for (SliceStream* each : {&peer.give, &peer.take, &peer.hand_over, &peer.receive}) each->restart();
-    sum_.begin(towers);
+    sum_.begin(numbers, towers);
     sums_ = sum_.sums();
     std::vector<std::size_t> inputs; // in the order of the ranks
     for (unsigned rank = 0; rank < courier_.size(); ++rank)
@@ -248,24 +271,19 @@ Carried::State RankedReducer::advance(Transport& transport) {
 /// A step that has failed sends empty messages, so that every message that a peer expects comes.
 bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
     const bool failed = failed_;
-    const auto own_part = [](std::span<const float> whole, const Slice& slice) {
-        const std::span<const float> its = part(whole, slice.range);
-        // A transport only reads what it sends.
-        return std::as_writable_bytes(std::span(const_cast<float*>(its.data()), its.size()));
+    const auto to_send = [](std::span<const std::byte> its) {
+        return std::span(const_cast<std::byte*>(its.data()), its.size()); // a transport only reads it
     };
     const auto count = [this](const Slice&, std::size_t bytes) { courier_.count_sent(bytes); };
     bool moved = peer.take.advance(
         transport, buckets_,
         [&](const Slice& slice) {
-            return std::as_writable_bytes(
-                part(std::span(peer.gradients), {places_.at(slice.range.offset), slice.range.bytes}));
+            const ArenaRange place{places_.at(slice.range.offset), slice.range.bytes};
+            return slice.range.offset < rounded_
+                       ? std::as_writable_bytes(part(std::span(peer.bfloats), place))
+                       : std::as_writable_bytes(part(std::span(peer.gradients), place));
         },
-        [&](const Slice& slice, std::size_t bytes) {
-            if (bytes == 0) // a rank without a share, or a step that fails
-                std::ranges::fill(
-                    part(std::span(peer.gradients), {places_.at(slice.range.offset), slice.range.bytes}),
-                    0.f);
-        });
+        [&](const Slice& slice, std::size_t bytes) { take_sums(peer, slice, bytes); });
     moved = peer.receive.advance(
                 transport, buckets_,
                 [&](const Slice& slice) {
@@ -276,29 +294,45 @@ bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
     moved = peer.give.advance(
                 transport, failed ? buckets_ : sum_.complete().count(),
                 [&](const Slice& slice) {
-                    return failed || sums_.empty() ? std::span<std::byte>() : own_part(sums_, slice);
+                    return to_send(failed ? std::span<const std::byte>() : sums_of(slice));
                 },
                 count) ||
             moved;
     moved = peer.hand_over.advance(
                 transport, failed ? buckets_ : updater_.complete().count(),
                 [&](const Slice& slice) {
-                    return failed ? std::span<std::byte>() : own_part(updater_.next_state(), slice);
+                    return to_send(failed ? std::span<const std::byte>()
+                                          : std::as_bytes(part(updater_.next_state(), slice.range)));
                 },
                 count) ||
             moved;
     return moved;
 }
 
+/// What this rank sends of its sums; empty: it has no share.
+std::span<const std::byte> RankedReducer::sums_of(const Slice& slice) const {
+    if (sums_.empty()) return {};
+    if (slice.range.offset < rounded_) return std::as_bytes(part(sum_.rounded(), slice.range));
+    return std::as_bytes(part(sums_, slice.range));
+}
+
+/// `bytes`: that have come.
+void RankedReducer::take_sums(Peer& peer, const Slice& slice, std::size_t bytes) {
+    const ArenaRange place{places_.at(slice.range.offset), slice.range.bytes};
+    const std::span<float> its = part(std::span(peer.gradients), place);
+    if (bytes == 0) // a rank without a share, or a step that fails
+        std::ranges::fill(its, 0.f);
+    else if (slice.range.offset < rounded_)
+        widen(part(std::span<const Bfloat16>(peer.bfloats), place), its);
+}
+
 /// Passes what a peer has updated on to the towers.
 void RankedReducer::take_parameters(const Slice& slice, std::size_t bytes) {
     if (bytes < slice.range.bytes) spoiled_ = true; // the peer's word that the step fails comes, too
-    const std::size_t trained = layout_.trained().bytes, offset = slice.range.offset;
-    if (failed_ || spoiled_ || offset >= trained) return;
-    const ArenaRange range{offset, std::min(slice.range.bytes, trained - offset)};
+    if (failed_ || spoiled_ || slice.range.offset >= layout_.trained_bytes) return;
     for (const std::size_t tower : active_)
-        std::ranges::copy(part(std::span<const float>(updater_.next_state()), range),
-                          part(towers_[tower].parameters, range).begin());
+        std::ranges::copy(part(std::span<const float>(updater_.next_state()), slice.range),
+                          part(towers_[tower].parameters, slice.range).begin());
 }
 
 /// A peer is gone, so no step can end.
@@ -449,11 +483,15 @@ StepVerdict RankedReducer::end(const StepVote& vote) {
     }
     if (!verdict.counts) return verdict;
     verdict.results = sum_up(cross_entropies, all.decay, all.nonfinite);
-    if (verdict.results.finite) updater_.replace();
+    if (verdict.results.finite) {
+        updater_.replace();
+        sum_.keep();
+    }
     return verdict;
 }
 
 void RankedReducer::load(std::span<const float> state) {
+    sum_.forget();
     if (courier_.rank() == 0) {
         const auto bytes = std::as_bytes(state);
         courier_.send_all(Topic::state, {bytes.begin(), bytes.end()});

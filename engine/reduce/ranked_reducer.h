@@ -5,6 +5,7 @@
 
 #include "engine/ranks/courier.h"
 #include "engine/reduce/host_reducer.h"
+#include "engine/reduce/wire.h"
 
 #include <atomic>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -54,50 +56,64 @@ private:
     std::deque<OnItsWay> on_their_way_;
 };
 
-/// Adds up the gradients of the towers of one rank, so that each byte travels once for all of them. With one
-/// tower there is nothing to add up, and its own staging memory is sent.
+/// Adds up the gradients of the towers of one rank, so that each byte travels once for all of them, and
+/// rounds what travels as bfloat16. With one tower there is nothing to add up, and its own staging memory is
+/// sent.
 class RankSum {
 public:
+    /// `slices`: of all ranks, of which this is `rank`. `rounded`: bytes of the variables, from the first on,
+    /// whose sums are rounded if another rank owns them.
     RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
-            std::span<const ArenaRange> buckets);
+            std::size_t buckets, std::span<const Slice> slices, unsigned rank, std::size_t rounded);
 
     /// Of the step: these towers, in ascending order.
-    void begin(std::span<const std::size_t> towers);
+    void begin(const StepNumbers& numbers, std::span<const std::size_t> towers);
     /// All towers have delivered so many buckets.
     void give(std::size_t buckets);
     /// Buckets whose sums are complete.
     const Milestones& complete() const { return buckets_.complete(); }
     void fail();
     void end();
+    /// The step counts, for RoundedSums.
+    void keep();
+    /// Another state is loaded, to which nothing belongs that was left of earlier steps.
+    void forget();
     /// The sums, laid out as the variables; empty: none, as without towers.
     std::span<const float> sums() const;
+    /// Those that are rounded, likewise.
+    std::span<const Bfloat16> rounded() const { return rounded_->rounded(); }
     /// The memory of sums of several towers; empty: there is one at most.
     std::span<const float> of_several() const {
         return towers_.size() > 1 ? memory_.host<float>() : std::span<const float>();
     }
 
 private:
-    void add_up(std::size_t block);
+    void work_on(std::size_t block);
 
     const std::vector<std::span<const float>> towers_;
     std::vector<std::size_t> active_;
+    std::optional<RoundedSums> rounded_; ///< none: nothing is
+    bool works_ = false;                 ///< whether there is anything to do in the step
     std::unique_ptr<Device> host_;
     Buffer memory_;
     struct Block {
         ArenaRange range;
         std::size_t bucket;
+        bool rounds;
     };
     std::vector<Block> blocks_;
     std::vector<std::size_t> ready_; ///< by bucket: blocks up to its end
     BucketCount buckets_;
-    std::unique_ptr<Team> team_; ///< null: there is one tower
+    std::unique_ptr<Team> team_; ///< null: there are no blocks
 };
 
 class RankedReducer final : public GradientReducer, private Carried {
 public:
-    /// See MakeReducer. `courier` must outlive it.
-    RankedReducer(Courier& courier, const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
-                  const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets);
+    /// See MakeReducer. `courier` must outlive it. `wire`: the same on all ranks. Of what comes as bfloat16,
+    /// only this rank's own part of a sum is float32; statistics and new parameters are always.
+    RankedReducer(Courier& courier, Wire wire, const OpenOptions& host, Milestones::Spin spin,
+                  const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
+                  std::span<const ArenaRange> buckets);
     ~RankedReducer() override;
 
     void begin(const StepNumbers& numbers, std::span<const std::size_t> towers) override;
@@ -117,8 +133,10 @@ public:
 private:
     /// What comes from and goes to one peer.
     struct Peer {
-        Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own);
+        Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own,
+             std::size_t rounded);
         std::vector<float> gradients;   ///< its sums of this rank's slices, one after another
+        std::vector<Bfloat16> bfloats;  ///< as they come, of those that are rounded
         SliceStream give, take;         ///< sums of gradients: to it, from it
         SliceStream hand_over, receive; ///< new parameters: to it, from it
     };
@@ -126,6 +144,8 @@ private:
     State advance(Transport& transport) override;
     void stop() override;
     bool send_and_receive(Transport& transport, Peer& peer);
+    std::span<const std::byte> sums_of(const Slice& slice) const;
+    void take_sums(Peer& peer, const Slice& slice, std::size_t bytes);
     void take_parameters(const Slice& slice, std::size_t bytes);
     void fail_waiting();
     void take_lists(unsigned from, const Bytes& message);
@@ -136,8 +156,8 @@ private:
 
     Courier& courier_;
     const StateLayout& layout_;
-    const std::size_t buckets_;
-    const std::vector<Slice> slices_; ///< of all ranks
+    const std::size_t buckets_, rounded_; ///< see RankSum
+    const std::vector<Slice> slices_;     ///< of all ranks
     const std::vector<StagedByTower> towers_;
     std::vector<std::size_t> active_;     ///< of the step
     std::atomic<std::uint64_t> step_ = 0; ///< counted from 1, failed attempts too

@@ -30,15 +30,27 @@ std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ran
     return slices;
 }
 
-std::vector<Slice> messages_of(const std::vector<Slice>& slices) {
+std::vector<Slice> messages_of(const std::vector<Slice>& slices, std::size_t rounded) {
     std::vector<Slice> messages;
-    for (const Slice& slice : slices)
-        for (std::size_t done = 0; done < slice.range.bytes; done += most_in_message)
-            messages.push_back(
-                {{slice.range.offset + done, std::min(most_in_message, slice.range.bytes - done)},
-                 slice.bucket,
-                 slice.owner});
+    for (const Slice& slice : slices) {
+        const std::size_t most = most_in_message * (slice.range.offset < rounded ? 2 : 1);
+        for (std::size_t done = 0; done < slice.range.bytes; done += most)
+            messages.push_back({{slice.range.offset + done, std::min(most, slice.range.bytes - done)},
+                                slice.bucket,
+                                slice.owner});
+    }
     return messages;
+}
+
+std::vector<Slice> cut_at(std::size_t offset, const std::vector<Slice>& slices) {
+    std::vector<Slice> cut;
+    for (const Slice& slice : slices) {
+        const auto [begin, bytes] = slice.range;
+        const std::size_t first = std::clamp(offset, begin, begin + bytes) - begin;
+        for (const ArenaRange& part : {ArenaRange{begin, first}, {begin + first, bytes - first}})
+            if (part.bytes > 0) cut.push_back({part, slice.bucket, slice.owner});
+    }
+    return cut;
 }
 
 } // namespace towers

@@ -22,7 +22,10 @@ struct Slice {
 /// everything.
 std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ranks, bool whole);
 
-/// The slices' parts that are messages, in their order.
-std::vector<Slice> messages_of(const std::vector<Slice>& slices);
+/// The slices' parts that are messages, in their order. Those of the first `rounded` bytes of the variables
+/// have half as many bytes as the part.
+std::vector<Slice> messages_of(const std::vector<Slice>& slices, std::size_t rounded = 0);
+/// The same slices; one in which an offset lies ends and begins there.
+std::vector<Slice> cut_at(std::size_t offset, const std::vector<Slice>& slices);
 
 } // namespace towers

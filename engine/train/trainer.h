@@ -9,6 +9,7 @@
 #include "engine/inference/evaluation.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
+#include "engine/reduce/wire.h"
 #include "engine/replica/tower_ranks.h"
 #include "engine/replica/tower_set.h"
 #include "engine/shares/shares.h"
@@ -62,6 +63,7 @@ struct TrainerOptions {
     struct Ranks {
         Courier& courier;
         TowerRanks towers;
+        Wire wire = Wire::fp32; ///< the same on all
     };
     std::optional<Ranks> ranks = {};
 };

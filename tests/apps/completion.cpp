@@ -68,6 +68,7 @@ TEST_CASE("bash completes commands, flags and values") {
     CHECK(bash.complete({"train", "--on-device-loss", ""}) == Words{"continue", "stop"});
     CHECK(bash.complete({"train", "--precision", ""}) == Words{"fp32", "tf32", "bf16", "fp16"});
     CHECK(bash.complete({"bench", "--precision", "b"}) == Words{"bf16"});
+    CHECK(bash.complete({"train", "--wire", ""}) == Words{"fp32", "bf16"});
     CHECK(bash.complete({"train", "--recipe", "=", "mobile"}) == Words{"mobilenet-v2"});
     CHECK(bash.complete({"train", "--quirks", "all,st"}) == Words{"all,step-schedule"});
     // A number has nothing to complete, the flag after one has.
@@ -130,7 +131,7 @@ TEST_CASE("the program accepts the words that shells offer") {
     unsigned words = 0;
     for (const char* const command : {"train", "eval"})
         for (const char* const flag : {"--format", "--shares", "--feed", "--tune", "--on-device-loss",
-                                       "--quirks", "--split", "--progress"}) {
+                                       "--wire", "--quirks", "--split", "--progress"}) {
             const std::vector<std::string> offered = bash.complete({command, flag, ""});
             for (const std::string& word : offered) {
                 if (word == "devices" || word == "towers.bash") continue; // files in its folder

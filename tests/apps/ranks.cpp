@@ -371,6 +371,41 @@ TEST_CASE("a run goes on with any number of ranks, and with none") {
     }
 }
 
+TEST_CASE("gradients travel as bfloat16 if all ranks are told so, and in a resumed run") {
+    const Case its;
+    const Arguments flags{"--shares", "even", "--wire", "bf16"};
+    const Outcome alone = run_towers(Arguments{"train"} + its.flags(its / "alone", "cpu,cpu", 4) + flags);
+    check_worked(alone);
+    CHECK(contains(alone.err, "--wire bf16 changes nothing in a run of one process"));
+    const auto distance_from_alone = [&](const fs::path& path) {
+        return relative_distance(any_variables(checkpoint(path, 4)),
+                                 any_variables(checkpoint(its / "alone", 4)));
+    };
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path run_path = its / mpi.name, exact = its / fmt::format("{}-exact", mpi.name).c_str();
+        const Outcome whole = run(under(mpi, 2, its.flags(run_path, "cpu", 4) + flags));
+        check_started(whole);
+        CHECK_FALSE(contains(whole.err, "changes nothing"));
+        check_started(run(under(mpi, 2, its.flags(exact, "cpu", 4) + Arguments{"--shares", "even"})));
+        CHECK(distance_from_alone(exact) < 1e-6);
+        CHECK(distance_from_alone(run_path) > 1e-5);
+        CHECK(distance_from_alone(run_path) < 1e-2);
+        // Each time the same bits, and none of what rounding has left
+        fs::copy(run_path, its / "again", fs::copy_options::recursive);
+        for (const fs::path& path : {run_path, its / "again"})
+            check_started(run(under(mpi, 2, its.flags(path, "cpu", 6) + Arguments{"--resume"})));
+        check_same(run_path, its / "again", 6);
+        CHECK(contains(read_text(run_path / "config.toml"), "wire = 'bf16'\n"));
+        fs::remove_all(its / "again");
+        if (!mpi.colon) continue;
+        const Outcome refused = run(
+            under(mpi, {its.flags(its / "refused", "cpu", 4), its.flags(its / "refused", "cpu", 4) + flags}));
+        check_failed(mpi, refused);
+        CHECK(contains(refused.err, "wire = 'bf16'"));
+    }
+}
+
 TEST_CASE("ranks that are killed lose nothing but the steps since the last checkpoint") { check_killed(3); }
 
 TEST_CASE("a signal to any rank, and SIGUSR2 to the launcher, end all ranks after the same step, saved") {

@@ -15,13 +15,13 @@ namespace {
 
 class TwoRanks final : public GradientReducer {
 public:
-    TwoRanks(const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+    TwoRanks(Wire wire, const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
              const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
         : transports_(connected_transports(2)), first_towers_(std::max<std::size_t>(1, towers.size() - 1)),
           couriers_{Courier(std::move(transports_[0]), {}), Courier(std::move(transports_[1]), {})},
-          first_(couriers_[0], host, spin, spec, {towers.begin(), towers.begin() + long(first_towers_)},
+          first_(couriers_[0], wire, host, spin, spec, {towers.begin(), towers.begin() + long(first_towers_)},
                  buckets),
-          second_(couriers_[1], host, spin, spec, {towers.begin() + long(first_towers_), towers.end()},
+          second_(couriers_[1], wire, host, spin, spec, {towers.begin() + long(first_towers_), towers.end()},
                   buckets) {}
     ~TwoRanks() override {
         for (Courier& courier : couriers_) courier.close(); // each waits for the other's farewell
@@ -121,15 +121,16 @@ private:
 
 } // namespace
 
-std::unique_ptr<GradientReducer> make_two_ranks(const OpenOptions& host, Milestones::Spin spin,
-                                                const UpdateSpec& spec, std::vector<StagedByTower> towers,
-                                                std::span<const ArenaRange> buckets) {
-    return std::make_unique<TwoRanks>(host, spin, spec, towers, buckets);
+MakeReducer two_ranks(Wire wire) {
+    return [wire](const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
+                  const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets) {
+        return std::make_unique<TwoRanks>(wire, host, spin, spec, towers, buckets);
+    };
 }
 
 MakeReducer reducer_of_this_run() {
     const char* const asked = std::getenv("TOWERS_TEST_REDUCER");
-    return asked != nullptr && std::string(asked) == "two_ranks" ? make_two_ranks : MakeReducer();
+    return asked != nullptr && std::string(asked) == "two_ranks" ? two_ranks() : MakeReducer();
 }
 
 } // namespace towers::test

@@ -2,9 +2,9 @@
 // together; rank 0 prints the rate as a part of the sum of the towers' own rates, the bytes that each rank
 // sends in a step, and how much of the exchange is hidden behind the towers' work.
 //
-// Usage: mpirun -n RANKS exchange [MODEL [MS [STEPS [SLOWER]]]]
+// Usage: mpirun -n RANKS exchange [MODEL [MS [STEPS [SLOWER [WIRE]]]]]
 // MODEL: small (4.3 MB of gradients) or large (100 MB). MS: of a step of a tower (5). SLOWER: the last rank's
-// step takes so many times longer, and shares are automatic (1).
+// step takes so many times longer, and shares are automatic (1). WIRE: fp32, or bf16: how gradients travel.
 
 #include "engine/clock.h"
 #include "engine/ranks/mpi_transport.h"
@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
     const double seconds = std::atof(word(2, "5").c_str()) / 1e3;
     const int steps = std::atoi(word(3, "200").c_str());
     const double slower = std::atof(word(4, "1").c_str());
+    const Wire wire = word(5, "fp32") == "bf16" ? Wire::bf16 : Wire::fp32;
     constexpr int warm_up = 20;
     constexpr unsigned share = 24;
     const auto by = launched();
@@ -69,7 +70,7 @@ int run(int argc, char** argv) {
                            .distort = false,
                            .shuffle = false};
     options.open.threads = 1;
-    options.ranks.emplace(world.courier(), ranks);
+    options.ranks.emplace(world.courier(), ranks, wire);
     const double factor = world.rank() + 1 == world.size() ? slower : 1;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
         return std::make_unique<test::SimulatedDevice>(

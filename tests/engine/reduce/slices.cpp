@@ -73,6 +73,20 @@ TEST_CASE("small buckets are not cut, and their owners take turns") {
     CHECK(owners == std::vector{0u, 1u, 2u, 3u, 0u, 1u});
 }
 
+TEST_CASE("a slice is cut at an offset that lies in it") {
+    const std::vector<Slice> slices{{{0, 256}, 0, 1}, {{256, 1024}, 1, 0}, {{1280, 256}, 1, 1}};
+    const auto ranges_of = [&](std::size_t offset) {
+        std::vector<ArenaRange> ranges;
+        for (const Slice& slice : cut_at(offset, slices)) ranges.push_back(slice.range);
+        return ranges;
+    };
+    const std::vector<ArenaRange> whole{{0, 256}, {256, 1024}, {1280, 256}};
+    for (const std::size_t offset : {0, 256, 1280, 1536, 2048}) CHECK(ranges_of(offset) == whole);
+    CHECK(ranges_of(512) == std::vector<ArenaRange>{{0, 256}, {256, 256}, {512, 768}, {1280, 256}});
+    CHECK(cut_at(512, slices)[2].bucket == 1);
+    CHECK(cut_at(512, slices)[2].owner == 0);
+}
+
 TEST_CASE("every rank gets an equal part of a network") {
     const Recipe recipe = find_recipe("imagenet-resnet18", {});
     const StateLayout layout = layout_of(recipe);

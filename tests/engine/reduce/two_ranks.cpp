@@ -35,7 +35,7 @@ TEST_CASE("two ranks, of which each owns a part of the state, give the bits of o
     Recipe clipped = test::smooth_recipe("\"batch\"");
     std::const_pointer_cast<Optimizer>(clipped.optimizer)->clip_norm = 0.5f;
     for (const Recipe& recipe : {test::small_recipe(), test::smooth_recipe("\"batch\""), clipped}) {
-        const auto alone = states_of(recipe, {}), both = states_of(recipe, test::make_two_ranks);
+        const auto alone = states_of(recipe, {}), both = states_of(recipe, test::two_ranks());
         CHECK(both == alone);
         CHECK(alone.back() != alone.front());
     }
@@ -50,8 +50,8 @@ TEST_CASE("a step for which one has not voted leaves the state, and requests rea
                  parameters = memory->allocate(layout.trained_bytes, Memory::staging);
     for (float& gradient : gradients.host<float>()) gradient = 0.5f;
     const auto reducer =
-        test::make_two_ranks({.threads = 1}, Milestones::Spin::zero(), test::update_of(recipe, layout),
-                             {{gradients.host<float>(), parameters.host<float>()}}, buckets);
+        test::two_ranks()({.threads = 1}, Milestones::Spin::zero(), test::update_of(recipe, layout),
+                          {{gradients.host<float>(), parameters.host<float>()}}, buckets);
     const std::vector<float> before = initial_state(layout, 3);
     reducer->load(before);
     const auto step = [&](const StepVote& vote) {

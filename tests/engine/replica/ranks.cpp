@@ -255,6 +255,11 @@ with_scripts(const Counts& counts, const std::vector<std::pair<std::size_t, test
     };
 }
 
+/// Gradients travel as bfloat16.
+std::function<void(TrainerOptions&, unsigned)> rounding() {
+    return [](TrainerOptions& options, unsigned) { options.ranks->wire = Wire::bf16; };
+}
+
 const std::vector<Counts> layouts = {{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 1, 2}, {2, 2, 2, 2}};
 
 } // namespace
@@ -638,6 +643,72 @@ TEST_CASE("a step whose scaled gradients overflow on one rank is repeated by all
     CHECK(found.losses == expected.losses);
     CHECK(found.state.state == expected.state.state);
     CHECK(found.state.loss_scale == expected.state.loss_scale);
+}
+
+TEST_CASE("ranks whose gradients travel as bfloat16 train nearly as others, the same in each repetition") {
+    const Dataset data = test::noise(50);
+    for (const Recipe& recipe : {large_recipe(), clipped_recipe(), averaged_recipe()})
+        for (const Counts& counts : {Counts{1, 1}, Counts{1, 1, 1}, Counts{2, 1, 2}}) {
+            CAPTURE(recipe.name);
+            CAPTURE(fmt::format("{}", fmt::join(counts, " ")));
+            Job job{recipe, options_of(counts, global), data};
+            job.options.learning_rate = 0.01;
+            job.options.shares.recorded = changing_shares(counts);
+            const Left exact = train_on(counts, job, steps);
+            job.adjust = rounding();
+            const Left rounded = train_on(counts, job, steps), again = train_on(counts, job, steps);
+            CHECK(again.state.state == rounded.state.state);
+            const double change = state_difference(layout_of(recipe), rounded.state.state, exact.state.state);
+            CHECK(change > 1e-7);
+            CHECK(change < 1e-2);
+            CHECK(rounded.reports.back().loss == doctest::Approx(exact.reports.back().loss).epsilon(1e-3));
+        }
+}
+
+TEST_CASE("bfloat16 leaves three quarters of the bytes") {
+    const Dataset data = test::noise(50);
+    const Counts counts{1, 1};
+    const auto bytes_of = [&](const std::function<void(TrainerOptions&, unsigned)>& adjust) {
+        Job job{large_recipe(), options_of(counts, global), data};
+        job.adjust = adjust;
+        std::uint64_t bytes = 0;
+        on_ranks(counts, job, [&](Trainer& trainer) {
+            const Courier& courier = trainer.options().ranks->courier;
+            trainer.step();
+            const std::uint64_t before = courier.sent_bytes();
+            trainer.step();
+            bytes = courier.sent_bytes() - before;
+        });
+        return double(bytes);
+    };
+    const double half_of_model = double(layout_of(large_recipe()).updated_bytes) / 2;
+    const double exact = bytes_of({}), rounded = bytes_of(rounding());
+    CHECK(exact - rounded == doctest::Approx(half_of_model / 2).epsilon(0.03)); // slices are not quite equal
+    CHECK(rounded < 0.77 * exact);
+}
+
+TEST_CASE(
+    "a step of ranks that is repeated with a smaller loss scale loses nothing that travels as bfloat16") {
+    const Dataset data = test::one_bright_step();
+    const Counts counts{1, 1};
+    const auto run_with = [&](float scale) {
+        Job job{test::pixel_recipe(), test::in_order(names_of(counts)), data};
+        job.options.open_device = open_device;
+        job.options.loss_scale = LossScale{scale};
+        job.adjust = rounding();
+        test::Run found;
+        on_ranks(counts, job, [&](Trainer& trainer) { found = test::run_on(trainer, test::steps, true); });
+        return found;
+    };
+    const test::Run repeated = run_with(test::high), smooth = run_with(repeated.scales.back());
+    CHECK(repeated.scales.back() < test::high);
+    CHECK(smooth.scales.front() == smooth.scales.back());
+    CHECK(repeated.state.state == smooth.state.state);
+    Job exact{test::pixel_recipe(), test::in_order(names_of(counts)), data};
+    exact.options.open_device = open_device;
+    exact.options.loss_scale = LossScale{test::high};
+    Trainer alone(exact.recipe, exact.options, exact.data);
+    CHECK(test::run_on(alone, test::steps, false).state.state != repeated.state.state);
 }
 
 TEST_CASE("automatic shares follow the speeds of the ranks") {
