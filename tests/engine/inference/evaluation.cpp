@@ -45,6 +45,34 @@ TEST_CASE("evaluators share the batches, and only padding counts an example twic
     CHECK(shared.correct_in_few > shared.correct); // of ten classes
 }
 
+TEST_CASE("evaluators of several processes find what the same ones find together") {
+    const Recipe recipe = test::small_recipe();
+    const std::vector<float> state = initial_state(layout_of(recipe), 5);
+    for (const unsigned records : {1u, 9u, 26u}) { // fewer batches than evaluators, too
+        CAPTURE(records);
+        const Dataset data = test::noise(records);
+        std::vector<std::unique_ptr<Device>> devices;
+        std::vector<Evaluator> evaluators;
+        for (int i = 0; i < 3; ++i) {
+            devices.push_back(open_device("cpu", test::open_options()));
+            evaluators.emplace_back(*devices.back(), recipe, data, 4);
+        }
+        const std::vector<Prediction> expected = evaluate(evaluators, state);
+        std::size_t seen = 0;
+        for (const Dealing& part : {Dealing{0, 2, 3}, Dealing{2, 1, 3}}) {
+            const std::vector<Prediction> found =
+                evaluate(std::span(evaluators).subspan(part.first, part.count), state, part);
+            std::size_t own = 0;
+            part.for_each(records, evaluators[0].batch(), [&](std::uint64_t begin, std::uint64_t end) {
+                CHECK(begin == part.batch(own++) * evaluators[0].batch());
+                for (std::uint64_t i = begin; i < end; ++i) CHECK(found[i].loss == expected[i].loss);
+                seen += end - begin;
+            });
+        }
+        CHECK(seen == records);
+    }
+}
+
 TEST_CASE("each prediction belongs to its record, on every device") {
     const Recipe recipe = test::small_recipe();
     const Dataset data = test::noise(11);
