@@ -8,16 +8,6 @@
 #include <fmt/format.h>
 
 namespace towers {
-namespace {
-
-/// A NaN whose payload is all in the lower half would become an infinity.
-Bfloat16 upper_half(float value) {
-    const auto word = std::bit_cast<std::uint32_t>(value);
-    const std::uint32_t is_nan = (word & 0x7fffffff) > 0x7f800000;
-    return Bfloat16(word >> 16 | is_nan << 6);
-}
-
-} // namespace
 
 Wire parse_wire(const std::string& name) {
     if (name == "fp32") return Wire::fp32;
@@ -43,7 +33,9 @@ void RoundedSums::round(std::span<const float> sums, const ArenaRange& range) {
         const std::span<float> sum = left.subspan(done, count);
         for (std::size_t i = 0; i < count; ++i) sum[i] = given[done + i] + factor * before[done + i];
         round_all(sum, Precision::bf16, nearest.data());
-        for (std::size_t i = 0; i < count; ++i) rounded[done + i] = upper_half(nearest[i]);
+        // Sums that are NaN are quiet ones, of which the upper half has the bit that says so.
+        for (std::size_t i = 0; i < count; ++i)
+            rounded[done + i] = Bfloat16(std::bit_cast<std::uint32_t>(nearest[i]) >> 16);
         for (std::size_t i = 0; i < count; ++i) sum[i] -= nearest[i];
     }
 }

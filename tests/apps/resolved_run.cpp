@@ -114,7 +114,7 @@ TEST_CASE("a resumed run keeps what nobody changes, from the latest of its setti
          .before = {.config = "lr = 0.2\nsteps = 10\n"},
          .has = {"lr = 0.2\n"}},
         {.flags = "--resume --run HERE/run",
-         .before = {.trained = "towers = 'a,b'\nwire = 'bf16'\n"},
+         .before = {.trained = Before().trained + "wire = 'bf16'\n"},
          .has = {"wire = 'bf16'\n"}},
         {.flags = "--resume --run HERE/run --steps 11", .before = {.config = ""}, .has = {"lr = 0.1\n"}},
         {.flags = "--resume --run HERE/run --epochs 3", .has = {"epochs = 3\n", "!steps"}},
