@@ -23,9 +23,9 @@ namespace {
 using nlohmann::json;
 
 /// Flags that each rank may have of its own, and those that count on rank 0 alone.
-const std::set<std::string> own_flags{"towers",  "backend", "data",       "test-data", "format",
-                                      "threads", "readers", "feed",       "hold-out",  "tune",
-                                      "shares",  "run",     "checkpoint", "model",     "json"};
+const std::set<std::string> own_flags{"towers",  "backend",    "data",  "test-data", "format",
+                                      "threads", "readers",    "feed",  "tune",      "shares",
+                                      "run",     "checkpoint", "model", "json"};
 
 CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
     CourierOptions options;
@@ -82,14 +82,16 @@ void check_alone(const std::string& command) {
                     command, by->launcher, by->ranks));
 }
 
-std::vector<std::string> common_lines(const TrainFlags& flags) {
+std::vector<std::string> common_lines(const Given& given) {
     std::vector<std::string> lines;
-    const std::string text = write_settings(flags.settings.values, Settings::all);
-    for (std::size_t begin = 0; begin < text.size();) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        const std::string line = text.substr(begin, end - begin), name = line.substr(0, line.find(' '));
-        if (flags.settings.gives(name) && !own_flags.contains(name)) lines.push_back(line);
-        begin = end + 1;
+    for (const GivenSettings* const each : {&given.file, &given.flags}) {
+        const std::string text = write_settings(each->values, Settings::all);
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = std::min(text.find('\n', begin), text.size());
+            const std::string line = text.substr(begin, end - begin), name = line.substr(0, line.find(' '));
+            if (each->gives(name) && !own_flags.contains(name)) lines.push_back(line);
+            begin = end + 1;
+        }
     }
     return lines;
 }
@@ -178,11 +180,11 @@ std::vector<std::string> Ranks::gather_towers(const std::vector<std::string>& ow
                                     : to_json(world_.courier().receive(rank, Topic::setup));
         const std::vector<std::string> lines = told["settings"], towers = told["towers"];
         if (lines != own_lines)
-            throw UsageError(fmt::format("{} has the flags '{}', but {} '{}'; give all ranks the same flags "
-                                         "but for --towers, --data and "
-                                         "what else is a machine's own",
-                                         world_.name(rank), fmt::join(lines, ", "), world_.name(0),
-                                         fmt::join(own_lines, ", ")));
+            throw UsageError(fmt::format(
+                "{} has the settings '{}', but {} '{}'; give all ranks the same flags "
+                "but for --towers, --data and "
+                "what else is a machine's own",
+                world_.name(rank), fmt::join(lines, ", "), world_.name(0), fmt::join(own_lines, ", ")));
         towers_.counts.push_back(towers.size());
         towers_.hosts.push_back(world_.ranks()[rank].host);
         for (const std::string& id : towers) all.push_back(fmt::format("{}/{}", rank, id));
@@ -214,20 +216,20 @@ void Ranks::tell_run(const ResolvedRun& run) {
           {"global_batch", run.global_batch}});
 }
 
-ResolvedRun Ranks::receive_run(const TrainFlags& flags) {
+ResolvedRun Ranks::receive_run(const Given& given, const OpenOptions& open) {
     const json told = receive();
     ResolvedRun run;
     TrainSettings& settings = run.settings = parse_settings(told["settings"], "rank 0").values;
-    const TrainSettings& own = flags.settings.values;
-    const auto gives = [&](const char* name) { return flags.settings.gives(name); };
-    if (gives("data")) settings.data = own.data;
-    if (gives("test-data")) settings.test_data = own.test_data;
-    if (gives("format")) settings.format = own.format;
+    TrainSettings own;
+    replace(own, given);
+    if (given.gives("data")) settings.data = own.data;
+    if (given.gives("test-data")) settings.test_data = own.test_data;
+    if (given.gives("format")) settings.format = own.format;
     settings.threads = own.threads;
-    run.open = flags.open;
+    run.open = open;
     run.open.threads = threads_for(own.threads);
-    if (gives("readers")) settings.readers = own.readers;
-    if (gives("feed")) settings.feed = own.feed;
+    if (given.gives("readers")) settings.readers = own.readers;
+    if (given.gives("feed")) settings.feed = own.feed;
     run.recipe = parse_recipe(told["recipe"]["name"], told["recipe"]["text"], "the recipe of rank 0");
     freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);

@@ -26,7 +26,7 @@ void check_alone(const std::string& command);
 
 /// The flags of a command line that all ranks must have, each as a line. Those of train may stand in a file,
 /// too.
-std::vector<std::string> common_lines(const TrainFlags& flags);
+std::vector<std::string> common_lines(const Given& given);
 std::vector<std::string> common_lines(const CLI::App& command);
 
 /// The ranks that a launcher has started; see docs/machines.md.
@@ -65,8 +65,8 @@ public:
 
     /// The same for what a training does.
     void tell_run(const ResolvedRun& run);
-    /// `flags`: this rank's own, from which its data and threads come.
-    ResolvedRun receive_run(const TrainFlags& flags);
+    /// `given`: this rank's own settings, from which its data and threads come.
+    ResolvedRun receive_run(const Given& given, const OpenOptions& open);
 
     /// All have opened their data. Throws UsageError on rank 0 if it is not the same everywhere.
     void compare_data(const DataSource& data, const DataSource* tests);

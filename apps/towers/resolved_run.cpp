@@ -291,16 +291,15 @@ std::optional<TuningOptions> tuning_here(TrainSettings settings) {
 
 RunInputs read_inputs(const TrainFlags& flags, const Machine& machine) {
     if (flags.resumes() && flags.run.empty()) throw UsageError("--resume: name the run with --run DIR");
-    const GivenSettings file = flags.config.empty() ? GivenSettings() : read_settings(flags.config);
+    const Given given = given_by(flags);
     RunInputs inputs;
     auto& [past, settings] = inputs;
     if (flags.resumes()) {
-        past = find_past(flags.run, flags.resume_from, {file, flags.settings}, flags.open, machine);
+        past = find_past(flags.run, flags.resume_from, given, flags.open, machine);
         settings = settings_to_go_on_with(*past);
     }
-    for (const GivenSettings* given : {&file, &flags.settings}) replace(settings, *given);
-    const bool names_devices = file.gives("towers") || file.gives("backend") ||
-                               flags.settings.gives("towers") || flags.settings.gives("backend");
+    replace(settings, given);
+    const bool names_devices = given.gives("towers") || given.gives("backend");
     if (past && !names_devices) check_devices(past->latest);
     // Only the data that the run was trained on can follow, so the same pictures are held out.
     if (past && flags.settings.gives("data") && !flags.settings.gives("hold-out"))

@@ -92,10 +92,8 @@ Past find_past(const std::string& run, std::optional<std::uint64_t> from, const 
     if (circumstances && have_ids(circumstances->devices(), trained.towers))
         devices = circumstances->devices();
     TrainSettings asked = latest, chosen;
-    for (const GivenSettings* each : {&given.file, &given.flags}) {
-        replace(asked, *each);
-        replace(chosen, *each);
-    }
+    replace(asked, given);
+    replace(chosen, given);
     open.timeout = device_timeout(asked.device_timeout);
     const bool looks = !is_cpu_only(chosen.backend, chosen.towers);
     const Course before = course_of(trained, open, machine, devices, looks);

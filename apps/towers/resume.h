@@ -43,12 +43,6 @@ struct Machine {
     std::function<FoundAgain(std::span<const DeviceRecord> before, const OpenOptions& options)> find;
 };
 
-/// What the user asks for.
-struct Given {
-    const GivenSettings& file;  ///< that --config names; none if there is no such flag
-    const GivenSettings& flags; ///< come first
-};
-
 /// Finds the checkpoint of step `from`, else the latest one, in the folder `run`, and the settings of the
 /// run, which are `given.file`'s where neither checkpoint nor run has them. Looks for the run's devices
 /// unless only the processor is given. Throws InputError.

@@ -282,6 +282,11 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
     });
 }
 
+void replace(TrainSettings& settings, const Given& given) {
+    replace(settings, given.file);
+    replace(settings, given.flags);
+}
+
 GivenSettings read_settings(const std::filesystem::path& file) {
     return parse_settings(read_file(file), file.string());
 }

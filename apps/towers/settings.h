@@ -67,6 +67,17 @@ struct GivenSettings {
 /// say the same, the shares of other towers, and the changes to another recipe.
 void replace(TrainSettings& settings, const GivenSettings& given);
 
+/// What the user asks for.
+struct Given {
+    GivenSettings file;  ///< that --config names; none if there is no such flag
+    GivenSettings flags; ///< come first
+
+    bool gives(const std::string& name) const { return file.gives(name) || flags.gives(name); }
+};
+
+/// By the file, then by the flags.
+void replace(TrainSettings& settings, const Given& given);
+
 /// Adds a flag for each setting.
 void add_settings(CLI::App& command, TrainSettings& settings);
 

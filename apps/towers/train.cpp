@@ -150,7 +150,8 @@ Machine machines_of(Ranks& ranks, const TrainFlags& flags) {
     return {
         .select =
             [&ranks, &flags](const std::string& backend, const std::string& towers, const OpenOptions& open) {
-                return ranks.gather_towers(ranks.own_towers(backend, towers, open), common_lines(flags));
+                return ranks.gather_towers(ranks.own_towers(backend, towers, open),
+                                           common_lines(given_by(flags)));
             },
         .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
             return {ids_of(before), ""};
@@ -450,11 +451,11 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
         return std::string("; go on from the last checkpoint in its run directory with --resume");
     });
     end_on_signals();
+    const Given given = given_by(flags);
     TrainSettings own;
-    if (!flags.config.empty()) replace(own, read_settings(flags.config));
-    replace(own, flags.settings);
-    ranks.tell_towers(ranks.own_towers(own.backend, own.towers, flags.open), common_lines(flags));
-    ResolvedRun run = ranks.receive_run(flags);
+    replace(own, given);
+    ranks.tell_towers(ranks.own_towers(own.backend, own.towers, flags.open), common_lines(given));
+    ResolvedRun run = ranks.receive_run(given, flags.open);
     const std::unique_ptr<DataSource> data =
         open_data_for(run.recipe, data_request(run.settings, Split::train, *run.settings.seed));
     std::shared_ptr<const DataSource> tests;

@@ -5,6 +5,10 @@
 
 namespace towers {
 
+Given given_by(const TrainFlags& flags) {
+    return {flags.config.empty() ? GivenSettings() : read_settings(flags.config), flags.settings};
+}
+
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
     add_settings(command, flags.settings.values);
     command.add_option("--run", flags.run,

@@ -23,6 +23,9 @@ struct TrainFlags {
     bool resumes() const { return resume || resume_from; }
 };
 
+/// Reads the file that --config names. Throws InputError.
+Given given_by(const TrainFlags& flags);
+
 /// Adds the flags. Parsing fills `flags`, except settings.names, which given_settings() returns afterwards.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 

@@ -443,12 +443,25 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
             *(std::ranges::find(other, flag) + 1) = value;
             return run(under(mpi, {flags, other}));
         };
+        /// With these lines in a file that --config names, instead of --data.
+        const auto with_file = [&](const std::string& lines) {
+            write_text(its / "mine.config", lines);
+            Arguments other = flags;
+            const auto data = std::ranges::find(other, "--data");
+            data[0] = "--config", data[1] = (its / "mine.config").string();
+            const Arguments tests{"--eval-every", "2"};
+            return run(under(mpi, {flags + tests, other + tests}));
+        };
         const auto check = [&](const Outcome& outcome, const std::string& words) {
             check_refused(mpi, outcome, words);
             CHECK_FALSE(fs::exists(run_path));
         };
         check(with("--global-batch", "32"), "give all ranks the same flags");
+        check(run(under(mpi, {flags, flags + Arguments{"--hold-out", "25%"}})), "hold-out = '25%'");
         check(with("--data", (its / "other").string()), "has other data: 20 examples");
+        check(with_file(fmt::format("data = '{}'", (its / "other").string())), "has other data: 20 ");
+        check(with_file(fmt::format("test-data = '{}'", (its / "other").string())), "has other test data: ");
+        check(with_file("lr = 0.5"), "give all ranks the same flags");
         check(with("--data", (its / "nothing").string()), "there is no file or folder");
         check(with("--towers", "cuda:77"), "rank 1 (");
     }
