@@ -4,8 +4,10 @@
 #include "apps/towers/ending.h"
 #include "apps/towers/start_over.h"
 #include "backends/error.h"
+#include "backends/launch/choices.h"
 #include "backends/watched_device.h"
 #include "engine/model/freeze.h"
+#include "engine/ranks/engine_version.h"
 #include "engine/ranks/message.h"
 #include "engine/ranks/mpi_transport.h"
 
@@ -127,7 +129,8 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
 Ranks::Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop)
     : world_(std::move(transport),
              courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
-             "towers " TOWERS_VERSION) {
+             fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION, kernels_version(),
+                         engine_version())) {
     world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
 }
 
