@@ -141,7 +141,7 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
     if (all_well)
         for (const TowerThread* thread : shared_.active)
             cross_entropies_[thread->index] = thread->results.cross_entropy;
-    const std::vector<std::byte> told = has_ranks_ ? report(all_well) : std::vector<std::byte>();
+    const std::vector<std::byte> told = has_ranks_ ? report(all_well, begin) : std::vector<std::byte>();
     StepVerdict verdict =
         reducer_->end({.cross_entropies = cross_entropies_, .counts = counts && all_well, .report = told});
     if (reducer_failed) std::rethrow_exception(reducer_failed);
@@ -152,14 +152,16 @@ StepVerdict TowerGroup::work(const StepNumbers& numbers, const Batch& batch, boo
     return verdict;
 }
 
-std::vector<std::byte> TowerGroup::report(bool all_well) const {
+std::vector<std::byte> TowerGroup::report(bool all_well, Clock::time_point begin) const {
     Writer message;
     message.put(std::uint64_t(all_well));
+    const Clock::time_point last = last_end(begin);
     std::vector<Report> towers;
-    for (const auto& thread : threads_)
-        towers.push_back(thread->share == 0 || !all_well
-                             ? Report{}
-                             : Report{thread->progress.times, thread->results.cross_entropy, thread->share});
+    for (const auto& thread : threads_) {
+        const float cross_entropy = thread->share > 0 ? thread->results.cross_entropy : 0;
+        towers.push_back(all_well ? Report{times_of(*thread, begin, last), cross_entropy, thread->share}
+                                  : Report{});
+    }
     message.put(std::span<const Report>(towers));
     return message.take();
 }
@@ -261,21 +263,30 @@ bool TowerGroup::test(const std::shared_ptr<TestPass>& pass) {
     return !pass->over;
 }
 
-/// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
-/// from the beginning.
-void TowerGroup::distribute_times(Clock::time_point begin) {
-    const Clock::time_point now = Clock::now();
+/// When the last tower has done its part of the step.
+Clock::time_point TowerGroup::last_end(Clock::time_point begin) const {
     Clock::time_point last = begin;
     for (const TowerThread* thread : shared_.active) last = std::max(last, thread->progress.ended);
+    return last;
+}
+
+/// After its own part, a tower waits for the others and then for the host. An idle one waits for the others
+/// from the beginning.
+TowerTimes TowerGroup::times_of(const TowerThread& thread, Clock::time_point begin, Clock::time_point last) {
+    const bool idle = thread.share == 0;
+    TowerTimes times = idle ? TowerTimes{} : thread.progress.times;
+    times.others += std::chrono::duration<double>(last - (idle ? begin : thread.progress.ended)).count();
+    return times;
+}
+
+void TowerGroup::distribute_times(Clock::time_point begin) {
+    const Clock::time_point now = Clock::now(), last = last_end(begin);
     for (const auto& thread : threads_) {
-        const bool idle = thread->share == 0;
-        const Clock::time_point ended = idle ? begin : thread->progress.ended;
-        thread->times = idle ? TowerTimes{} : thread->progress.times;
-        thread->times.others += std::chrono::duration<double>(last - ended).count();
-        if (idle) {
+        thread->times = times_of(*thread, begin, last);
+        if (thread->share == 0) {
             thread->clock.add("no share", begin, now);
         } else {
-            thread->clock.add("wait for others", ended, last);
+            thread->clock.add("wait for others", thread->progress.ended, last);
             thread->clock.add("wait for the host", last, now);
         }
     }

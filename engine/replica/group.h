@@ -42,8 +42,8 @@ public:
     /// What a rank tells of each of its towers in a step.
     struct Report {
         TowerTimes times;
-        float cross_entropy; ///< its part of the global batch's
-        std::uint32_t share;
+        float cross_entropy = 0; ///< its part of the global batch's
+        std::uint32_t share = 0;
     };
     /// Of all ranks in the last step, each rank's towers in turn; without ranks: none.
     const std::vector<Report>& reports() const { return reports_; }
@@ -84,10 +84,12 @@ private:
     void wait_for_end_of(TowerThread& thread);
     bool give_buckets();
     bool wait_for_all(Milestones TowerProgress::*what, std::size_t count);
-    std::vector<std::byte> report(bool all_well) const;
+    std::vector<std::byte> report(bool all_well, Clock::time_point begin) const;
     void take_reports(const std::vector<std::vector<std::byte>>& messages, bool counts);
     void throw_failures();
     void throw_failure_of(TowerThread& thread);
+    Clock::time_point last_end(Clock::time_point begin) const;
+    static TowerTimes times_of(const TowerThread& thread, Clock::time_point begin, Clock::time_point last);
     void distribute_times(Clock::time_point begin);
     TowerFailed no_answer(const TowerThread& thread) const;
 

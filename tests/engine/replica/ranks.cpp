@@ -711,6 +711,25 @@ TEST_CASE(
     CHECK(test::run_on(alone, test::steps, false).state.state != repeated.state.state);
 }
 
+TEST_CASE("rank 0 learns how long the towers of other ranks waited for those beside them") {
+    const test::VirtualClock clock;
+    const Dataset data = test::noise(200);
+    const Counts counts{1, 3};
+    Job job{test::small_recipe({4, 4, 4, 4}), options_of(counts, 24), data};
+    job.options.shares.recorded = {{0, {8, 15, 1, 0}}};
+    job.adjust = [](TrainerOptions& options, unsigned) {
+        options.open_device = [](std::string_view id, const OpenOptions&) {
+            return std::make_unique<test::SimulatedDevice>(std::string(id),
+                                                           [](unsigned examples) { return 1e-3 * examples; });
+        };
+    };
+    const Left left = train_on(counts, job, 10);
+    CHECK(left.use[1].times.others < 0.05);
+    CHECK(left.use[2].times.others > 0.1);
+    CHECK(left.use[3].times.others > 0.12);
+    CHECK(left.use[3].times.work == 0);
+}
+
 TEST_CASE("automatic shares follow the speeds of the ranks") {
     const test::VirtualClock clock;
     const Dataset data = test::noise(200);
