@@ -4,6 +4,7 @@
 #include "apps/towers/ending.h"
 #include "apps/towers/start_over.h"
 #include "backends/error.h"
+#include "backends/files/file.h"
 #include "backends/launch/choices.h"
 #include "backends/watched_device.h"
 #include "engine/model/freeze.h"
@@ -25,9 +26,9 @@ namespace {
 using nlohmann::json;
 
 /// Flags that each rank may have of its own, and those that count on rank 0 alone.
-const std::set<std::string> own_flags{"towers",  "backend",    "data",  "test-data", "format",
-                                      "threads", "readers",    "feed",  "tune",      "shares",
-                                      "run",     "checkpoint", "model", "json"};
+const std::set<std::string> own_flags{"towers",     "backend", "data", "test-data", "format",
+                                      "threads",    "readers", "feed", "shares",    "run",
+                                      "checkpoint", "model",   "json"};
 
 CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
     CourierOptions options;
@@ -213,10 +214,15 @@ json Ranks::receive() {
 }
 
 void Ranks::tell_run(const ResolvedRun& run) {
-    tell({{"settings", write_settings(run.settings, Settings::all)},
-          {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
-          {"towers", run.towers},
-          {"global_batch", run.global_batch}});
+    json message{{"settings", write_settings(run.settings, Settings::all)},
+                 {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
+                 {"towers", run.towers},
+                 {"global_batch", run.global_batch}};
+    if (run.tuning && !run.tuning->known.empty())
+        message["choices"] = {{"file", run.tuning->known.string()},
+                              {"text", read_file(run.tuning->known)},
+                              {"complete", run.tuning->complete}};
+    tell(std::move(message));
 }
 
 ResolvedRun Ranks::receive_run(const Given& given, const OpenOptions& open) {
@@ -241,6 +247,13 @@ ResolvedRun Ranks::receive_run(const Given& given, const OpenOptions& open) {
     run.open.timeout = device_timeout(settings.device_timeout);
     run.open.exact_products = settings.exact_products;
     choose_precision(run.open, precision_in(settings), {}, run.recipe);
+    run.tuning = tuning_by(settings);
+    if (run.tuning) run.tuning->rank = world_.rank();
+    if (told.contains("choices")) {
+        run.tuning->known = told["choices"]["file"].get<std::string>();
+        run.tuning->known_text = told["choices"]["text"];
+        run.tuning->complete = told["choices"]["complete"];
+    }
     return run;
 }
 

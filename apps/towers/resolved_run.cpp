@@ -246,18 +246,10 @@ unsigned threads_of(const TrainSettings& settings, const TrainFlags& flags, cons
 
 /// Decides by --tune. A resumed run goes on with its own choices, unless the user names others.
 std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags& flags, bool resumes) {
-    constexpr double seconds_of_auto = 3;
-    if (settings.tune == "off") return {};
-    TuningOptions tuning{.effort = settings.tune == "auto"    ? Effort::automatic
-                                   : settings.tune == "quick" ? Effort::quick
-                                   : settings.tune == "full"  ? Effort::full
-                                                              : Effort::none,
-                         .exact_products = settings.exact_products,
-                         .precision = *precision_of(settings.precision),
-                         .changing_shares = settings.shares == "auto"};
-    if (tuning.effort == Effort::automatic) tuning.budget = seconds_of_auto;
+    std::optional<TuningOptions> by = tuning_by(settings);
+    if (!by) return {};
+    TuningOptions& tuning = *by;
     const bool measures = tuning.effort != Effort::none;
-    if (measures) tuning.cache = cache_folder();
     const fs::path own = choices_path_in(flags.run);
     if (resumes && fs::exists(own) && (measures || !flags.settings.gives("tune"))) {
         tuning.known = own;
@@ -269,7 +261,7 @@ std::optional<TuningOptions> tuning_of(TrainSettings& settings, const TrainFlags
         tuning.known = settings.tune = absolute(settings.tune);
         tuning.complete = true;
     }
-    return tuning;
+    return by;
 }
 
 /// Refuses to go on without a device of the run.
@@ -285,8 +277,19 @@ void check_devices(const Course& latest) {
 
 } // namespace
 
-std::optional<TuningOptions> tuning_here(TrainSettings settings) {
-    return tuning_of(settings, TrainFlags(), false);
+std::optional<TuningOptions> tuning_by(const TrainSettings& settings) {
+    constexpr double seconds_of_auto = 3;
+    if (settings.tune == "off") return {};
+    TuningOptions tuning{.effort = settings.tune == "auto"    ? Effort::automatic
+                                   : settings.tune == "quick" ? Effort::quick
+                                   : settings.tune == "full"  ? Effort::full
+                                                              : Effort::none,
+                         .exact_products = settings.exact_products,
+                         .precision = *precision_of(settings.precision),
+                         .changing_shares = settings.shares == "auto"};
+    if (tuning.effort == Effort::automatic) tuning.budget = seconds_of_auto;
+    if (tuning.effort != Effort::none) tuning.cache = cache_folder();
+    return tuning;
 }
 
 RunInputs read_inputs(const TrainFlags& flags, const Machine& machine) {

@@ -45,7 +45,7 @@ struct ResolvedRun {
 /// is wrong or does not fit together.
 ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Machine& machine);
 
-/// How a rank that follows the first one tunes its devices.
-std::optional<TuningOptions> tuning_here(TrainSettings settings);
+/// How devices are tuned by --tune, without known choices.
+std::optional<TuningOptions> tuning_by(const TrainSettings& settings);
 
 } // namespace towers

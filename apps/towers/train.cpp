@@ -462,7 +462,7 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
     if (run.settings.eval_every > 0) tests = open_tests(run.settings, run.recipe, *data);
     ranks.compare_data(*data, tests.get());
     TrainerOptions options = trainer_options_of(run, &ranks);
-    options.tuning = make_tuning(tuning_here(run.settings), false);
+    options.tuning = make_tuning(run.tuning, false);
     Trainer(run.recipe, options, *data, tests).follow(&stop_requested);
     ranks.receive(); // the end
 }

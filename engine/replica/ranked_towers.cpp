@@ -173,7 +173,10 @@ public:
             answer_after([&] { towers.record_again(); });
             return true;
         case Order::tune:
-            answer_after([&] { changed_ = followed_.tune(); });
+            answer_after([&] {
+                changed_ = followed_.tune();
+                choices_ = followed_.choices();
+            });
             return true;
         case Order::step:
         case Order::dry_run:
@@ -210,6 +213,7 @@ private:
             work();
             answer.put(Outcome::well);
             answer.put(std::uint64_t(std::exchange(changed_, false)));
+            answer.put(std::string_view(std::exchange(choices_, "")));
         } catch (const TowerFailed& failed) {
             answer.put(Outcome::tower_failed);
             answer.put(std::uint64_t(first_ + failed.tower));
@@ -272,6 +276,7 @@ private:
     const Followed& followed_;
     const std::size_t first_, count_; ///< its own towers
     bool changed_ = false;
+    std::string choices_;
 };
 
 Writer order(Order what) {
@@ -317,6 +322,7 @@ std::vector<Bytes> RankedTowers::answers() const {
 bool RankedTowers::hear(const std::function<void()>& own) {
     std::optional<TowerFailed> failed;
     bool changed = false;
+    choices_.clear();
     try {
         own();
     } catch (const TowerFailed& its) {
@@ -326,7 +332,10 @@ bool RankedTowers::hear(const std::function<void()>& own) {
     for (const Bytes& answer : answers()) {
         Reader reader(answer);
         const auto outcome = reader.get<Outcome>();
-        if (outcome == Outcome::well) changed = reader.get<std::uint64_t>() != 0 || changed;
+        if (outcome == Outcome::well) {
+            changed = reader.get<std::uint64_t>() != 0 || changed;
+            if (std::string choices = reader.text(); !choices.empty()) choices_.push_back(std::move(choices));
+        }
         if (outcome != Outcome::tower_failed || failed) continue;
         const auto tower = reader.get<std::uint64_t>(), share = reader.get<std::uint64_t>();
         const auto kind = reader.get<Kind>();

@@ -23,7 +23,8 @@ struct Followed {
     std::function<Batch(std::uint64_t examples)> batch;
     /// The run's test examples with their slots and labels.
     std::function<std::vector<Example>()> tests;
-    std::function<bool()> tune; ///< see TowerSet::tune()
+    std::function<bool()> tune;           ///< see TowerSet::tune()
+    std::function<std::string()> choices; ///< then, as Tuning::to_json()
 };
 
 /// Does what rank 0 says until its RankedTowers are gone. Throws PeerGone, and what the towers throw but
@@ -47,6 +48,8 @@ public:
     std::vector<unsigned> shares() const override;
     void record_again() override;
     bool tune(const std::function<bool()>& own) override;
+    /// Of the other ranks, each as its Tuning::to_json(), after tune().
+    const std::vector<std::string>& choices() const { return choices_; }
     StepResults step(const StepWork& work, const StepWork* next) override;
     bool is_ahead() const override { return false; }
     void dry_run(const StepNumbers& numbers, const Batch& batch) override;
@@ -74,7 +77,8 @@ private:
     bool taken_ = false; ///< by all towers
     std::vector<TowerFacts> facts_;
     std::vector<TowerTimes> times_;
-    std::size_t examples_ = 0; ///< of the last step
+    std::size_t examples_ = 0;         ///< of the last step
+    std::vector<std::string> choices_; ///< as the last order has changed them
 };
 
 } // namespace towers

@@ -139,7 +139,10 @@ std::string Trainer::probe(const std::atomic<bool>* stop) {
 void Trainer::tune(const std::atomic<bool>* stop) {
     if (!options_.tuning) return;
     check_not_ahead("tune");
-    if (!towers_->tune([&] { return tune_own(stop); })) return;
+    const bool changed = towers_->tune([&] { return tune_own(stop); });
+    if (const auto* const of_ranks = dynamic_cast<const RankedTowers*>(towers_.get()))
+        for (const std::string& choices : of_ranks->choices()) options_.tuning->add(choices);
+    if (!changed) return;
     try {
         towers_->record_again();
     } catch (const TowerFailed&) { // its next step tells
@@ -175,7 +178,8 @@ void Trainer::follow(const std::atomic<bool>* stop) {
                                     return batch();
                                 },
                             .tests = [this] { return test_examples(); },
-                            .tune = [this, stop] { return options_.tuning && tune_own(stop); }};
+                            .tune = [this, stop] { return options_.tuning && tune_own(stop); },
+                            .choices = [this] { return options_.tuning ? options_.tuning->to_json() : ""; }};
     towers::follow(options_.ranks->courier, options_.ranks->towers, followed);
 }
 

@@ -59,7 +59,8 @@ DeviceChoices choices_for(const DeviceInfo& info, Precision precision) {
             as_utf8(info.driver),
             std::string(kernels_version()),
             {},
-            precision};
+            precision,
+            0};
 }
 
 bool is_for(const DeviceChoices& choices, const DeviceChoices& device) {
@@ -78,6 +79,7 @@ std::string choices_to_json(std::span<const DeviceChoices> devices) {
                         {"kernels", device.kernels},
                         {"launches", launches}});
         if (device.precision != Precision::fp32) list.back()["precision"] = name_of(device.precision);
+        if (device.rank != 0) list.back()["rank"] = device.rank;
     }
     return json{{"format", format_name}, {"version", format_version}, {"devices", list}}.dump(1) + "\n";
 }
@@ -96,7 +98,8 @@ std::vector<DeviceChoices> choices_from_json(const std::string& text, const std:
                                  each.at("driver").get<std::string>(),
                                  each.at("kernels").get<std::string>(),
                                  {},
-                                 precision_in(each, "precision")};
+                                 precision_in(each, "precision"),
+                                 each.value("rank", 0u)};
             for (const auto& [launch, chosen] : each.at("launches").items())
                 device.choices[launch] = chosen_from(chosen);
             devices.push_back(std::move(device));

@@ -16,6 +16,7 @@ struct DeviceChoices {
     std::string kernels; ///< kernels_version()
     Choices choices;
     Precision precision = Precision::fp32; ///< that the products were allowed
+    unsigned rank = 0;                     ///< whose device it is; see docs/machines.md
 };
 
 /// Without choices yet.

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
+#include <iterator>
 #include <spdlog/spdlog.h>
 #include <utility>
 
@@ -83,7 +84,9 @@ DistinctLaunches distinct_launches(std::span<const Plan* const> plans) {
 
 Tuning::Tuning(TuningOptions options) : options_(std::move(options)) {
     if (!options_.known.empty())
-        known_ = choices_from_json(read_file(options_.known), as_printable(options_.known.string()));
+        known_ =
+            choices_from_json(options_.known_text.empty() ? read_file(options_.known) : options_.known_text,
+                              as_printable(options_.known.string()));
 }
 
 void Tuning::opened(const DeviceInfo& info) {
@@ -96,8 +99,11 @@ void Tuning::opened(const DeviceInfo& info) {
     device.made.driver = none.driver;
     device.made.kernels = none.kernels;
     device.made.precision = none.precision;
-    const auto known =
-        std::ranges::find_if(known_, [&](const DeviceChoices& each) { return is_for(each, none); });
+    device.made.rank = options_.rank;
+    const auto is_known = [&](const DeviceChoices& each) { return is_for(each, none); };
+    auto known = std::ranges::find_if(
+        known_, [&](const DeviceChoices& each) { return is_known(each) && each.rank == options_.rank; });
+    if (known == known_.end()) known = std::ranges::find_if(known_, is_known);
     if (known != known_.end())
         device.made.choices = known->choices;
     else if (options_.complete)
@@ -250,10 +256,15 @@ std::optional<Candidate> Tuning::choose_by_measuring(Device& device, Choices& ch
     return best->candidate;
 }
 
+void Tuning::add(const std::string& choices) {
+    std::ranges::move(choices_from_json(choices, "another rank"), std::back_inserter(others_));
+}
+
 bool Tuning::has_choices() const {
-    return options_.effort != Effort::automatic || std::ranges::any_of(devices_, [](const auto& device) {
-               return !device.second.made.choices.empty();
-           });
+    return options_.effort != Effort::automatic ||
+           std::ranges::any_of(devices_,
+                               [](const auto& device) { return !device.second.made.choices.empty(); }) ||
+           std::ranges::any_of(others_, [](const DeviceChoices& each) { return !each.choices.empty(); });
 }
 
 std::string Tuning::summary() const {
@@ -293,6 +304,7 @@ std::string Tuning::to_json() const {
         else // another card of the same kind
             same->choices.insert(device.made.choices.begin(), device.made.choices.end());
     }
+    all.insert(all.end(), others_.begin(), others_.end());
     return choices_to_json(all);
 }
 

@@ -30,6 +30,7 @@ struct TuningOptions {
     Effort effort;
     /// A file with choices to begin with; empty: none.
     std::filesystem::path known = {};
+    std::string known_text = {};           ///< of that file, if another rank has it; else empty
     bool complete = false;                 ///< `known` must name each device
     std::filesystem::path cache = {};      ///< folder where choices are kept for other runs; empty: nowhere
     bool exact_products = false;           ///< of the devices
@@ -39,6 +40,7 @@ struct TuningOptions {
     /// Whether the shares follow the towers' times, so that each run has others: then what is kept for a near
     /// batch serves them.
     bool changing_shares = false;
+    unsigned rank = 0; ///< of this process in its run
     /// Gets a line for the user about what is measured now, and an empty one at the end; may be null.
     std::function<void(const std::string&)> progress = {};
 };
@@ -64,6 +66,8 @@ public:
     /// DeviceError.
     bool tune(Device& device, std::span<const Plan* const> plans, const std::atomic<bool>* stop);
 
+    /// Adds another rank's choices, as its to_json(), to what this one records.
+    void add(const std::string& choices);
     /// Whether there is anything to record.
     bool has_choices() const;
 
@@ -97,7 +101,7 @@ private:
                                                  std::span<const Candidate> candidates, const Measuring& how);
 
     TuningOptions options_;
-    std::vector<DeviceChoices> known_;
+    std::vector<DeviceChoices> known_, others_;
     std::map<std::string, OfDevice> devices_; ///< by id
     std::map<std::string, KeptChoices> kept_; ///< by kind of device
     /// Launches: measured, found in the cache, or chosen before by the run

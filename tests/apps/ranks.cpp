@@ -595,76 +595,106 @@ TEST_CASE("a rank that is killed ends an evaluation with one line") {
                 CHECK(lines[0].ends_with("its process has ended"));
             }
         }
+}
 
-    TEST_CASE("a rank with other kernels or another engine is refused with one line") {
-        const Case its;
-        const fs::path program = towers_command({}).front(), folder = its / "other";
-        const std::string bytes = read_text(program);
-        fs::create_directory(folder);
-        fs::create_directory_symlink(fs::absolute(program).parent_path() / "lib", folder / "lib");
-        for (const std::string_view version : {towers::kernels_version(), towers::engine_version()}) {
-            std::string other = bytes;
-            const std::size_t place = other.find(version);
-            REQUIRE(place != std::string::npos);
-            other[place] = other[place] == '0' ? '1' : '0';
-            write_text(folder / "towers", other);
-            fs::permissions(folder / "towers", fs::perms::owner_all);
-            for (const Mpi& mpi : mpis()) {
-                if (!mpi.colon) continue;
-                CAPTURE(mpi.name);
-                const Arguments flags = its.flags(its / "run", "cpu", 4);
-                Arguments command = under(mpi, {flags, flags + Arguments{"--seed", "1"}});
-                *std::find(command.rbegin(), command.rend(), program.string()) = folder / "towers";
-                const Outcome outcome = run(command);
-                INFO(outcome.err);
-                check_failed(mpi, outcome);
-                std::vector<std::string> lines = lines_of(outcome.err);
-                std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
-                REQUIRE(lines.size() == 1);
-                CHECK(lines[0].starts_with("towers: rank 0 ("));
-                CHECK(contains(lines[0], version));
-                CHECK(contains(lines[0], other.substr(place, version.size())));
-                CHECK(contains(lines[0], ", but rank 1 ("));
-                CHECK_FALSE(fs::exists(its / "run"));
-            }
+TEST_CASE("a rank with other kernels or another engine is refused with one line") {
+    const Case its;
+    const fs::path program = towers_command({}).front(), folder = its / "other";
+    const std::string bytes = read_text(program);
+    fs::create_directory(folder);
+    fs::create_directory_symlink(fs::absolute(program).parent_path() / "lib", folder / "lib");
+    for (const std::string_view version : {towers::kernels_version(), towers::engine_version()}) {
+        std::string other = bytes;
+        const std::size_t place = other.find(version);
+        REQUIRE(place != std::string::npos);
+        other[place] = other[place] == '0' ? '1' : '0';
+        write_text(folder / "towers", other);
+        fs::permissions(folder / "towers", fs::perms::owner_all);
+        for (const Mpi& mpi : mpis()) {
+            if (!mpi.colon) continue;
+            CAPTURE(mpi.name);
+            const Arguments flags = its.flags(its / "run", "cpu", 4);
+            Arguments command = under(mpi, {flags, flags + Arguments{"--seed", "1"}});
+            *std::find(command.rbegin(), command.rend(), program.string()) = folder / "towers";
+            const Outcome outcome = run(command);
+            INFO(outcome.err);
+            check_failed(mpi, outcome);
+            std::vector<std::string> lines = lines_of(outcome.err);
+            std::erase_if(lines, [](const std::string& line) { return !line.starts_with("towers: "); });
+            REQUIRE(lines.size() == 1);
+            CHECK(lines[0].starts_with("towers: rank 0 ("));
+            CHECK(contains(lines[0], version));
+            CHECK(contains(lines[0], other.substr(place, version.size())));
+            CHECK(contains(lines[0], ", but rank 1 ("));
+            CHECK_FALSE(fs::exists(its / "run"));
         }
     }
+}
 
-    TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
+TEST_CASE("the choices of all ranks' devices are kept with the run and come back") {
+    const Case its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        Environment environment;
+        environment.set("XDG_CACHE_HOME", (its / "cache").c_str());
+        const fs::path whole = its / (std::string(mpi.name) + "-whole").c_str(),
+                       parts = its / (std::string(mpi.name) + "-parts").c_str();
+        const auto train_to = [&](const fs::path& run_path, unsigned steps, const Arguments& more = {}) {
+            const Arguments tune{"--shares", "even", "--tune", "quick"};
+            check_started(run(under(mpi, 2, its.flags(run_path, "cpu", steps) + tune + more)));
+        };
+        train_to(whole, 4);
+        train_to(parts, 2);
+        fs::remove_all(its / "cache");
+        auto choices = nlohmann::json::parse(read_text(parts / "choices.json"));
+        REQUIRE(choices.at("devices").size() == 2);
+        CHECK_FALSE(choices["devices"][0].contains("rank"));
+        CHECK(choices["devices"][1].at("rank") == 1);
+        auto& its_launches = choices["devices"][1].at("launches");
+        CHECK(its_launches.size() > 5);
+        its_launches["relu_forward 4242 0"] = its_launches.front(); // of no network
+        write_text(parts / "choices.json", choices.dump());
+        train_to(parts, 4, {"--resume"});
+        CHECK(nlohmann::json::parse(read_text(parts / "choices.json")) == choices);
+        check_same(whole, parts, 4);
+    }
+}
+
+TEST_CASE("checkpoints that rank 0 cannot write are everyone's failure") {
+    const Case its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path run_path = its / mpi.name;
+        Endless job(mpi, its, run_path);
+        fs::rename(run_path, its / (std::string(mpi.name) + "-gone").c_str());
+        ::kill(job.process(1), SIGTERM);
+        const Outcome outcome = job.program.end();
+        INFO(outcome.err);
+        check_failed(mpi, outcome);
+        CHECK(contains(outcome.err, "towers: cannot write "));
+    }
+}
+
+TEST_SUITE("slow") {
+    TEST_CASE("ranks that are killed 50 times lose nothing but the steps since the last checkpoint") {
+        check_killed(50);
+    }
+
+    TEST_CASE("a rank that does not answer ends the job within 30 s, with one line") {
         const Case its;
         for (const Mpi& mpi : mpis()) {
             CAPTURE(mpi.name);
             const fs::path run_path = its / mpi.name;
             Endless job(mpi, its, run_path);
-            fs::rename(run_path, its / (std::string(mpi.name) + "-gone").c_str());
-            ::kill(job.process(1), SIGTERM);
+            const pid_t process = job.process(1);
+            ::kill(process, SIGSTOP);
+            const Clock::time_point begin = Clock::now();
             const Outcome outcome = job.program.end();
             INFO(outcome.err);
+            CHECK(Clock::now() - begin < std::chrono::seconds(30));
             check_failed(mpi, outcome);
-            CHECK(contains(outcome.err, "towers: cannot write "));
+            CHECK(contains(outcome.err, "it has not answered for 20 s; the last checkpoint is "));
+            ::kill(process, SIGKILL);
         }
     }
-
-    TEST_SUITE("slow") {
-        TEST_CASE("ranks that are killed 50 times lose nothing but the steps since the last checkpoint") {
-            check_killed(50);
-        }
-
-        TEST_CASE("a rank that does not answer ends the job within 30 s, with one line") {
-            const Case its;
-            for (const Mpi& mpi : mpis()) {
-                CAPTURE(mpi.name);
-                const fs::path run_path = its / mpi.name;
-                Endless job(mpi, its, run_path);
-                const pid_t process = job.process(1);
-                ::kill(process, SIGSTOP);
-                const Clock::time_point begin = Clock::now();
-                const Outcome outcome = job.program.end();
-                INFO(outcome.err);
-                CHECK(Clock::now() - begin < std::chrono::seconds(30));
-                check_failed(mpi, outcome);
-                CHECK(contains(outcome.err, "it has not answered for 20 s; the last checkpoint is "));
-                ::kill(process, SIGKILL);
-            }
-        }
-    }
+}

@@ -56,6 +56,24 @@ TEST_CASE("tuning chooses the fastest way that computes what the plainest does")
     CHECK(full.tuning.summary().starts_with("tuned: 2 launches measured in "));
 }
 
+TEST_CASE("each rank takes its own of a run's choices, or else those of the first with such a device") {
+    Tuned first({.effort = Effort::full});
+    std::vector<DeviceChoices> all = choices_from_json(first.tuning.to_json(), "");
+    all.push_back(all[0]);
+    all[1].rank = 1;
+    for (auto& [key, chosen] : all[1].choices) chosen.variant = "slow";
+    const std::string known = choices_to_json(all);
+    const auto on_rank = [&](unsigned rank) {
+        return Tuned({.effort = Effort::none, .known = "choices.json", .known_text = known, .rank = rank});
+    };
+    CHECK(on_rank(0).variants() == both("plain"));
+    CHECK(on_rank(2).variants() == both("plain"));
+    Tuned second = on_rank(1);
+    CHECK(second.variants() == both("slow"));
+    first.tuning.add(second.tuning.to_json());
+    CHECK(first.tuning.to_json() == known);
+}
+
 TEST_CASE("what is twice as slow as the fastest so far is not run again") {
     const Tuned full({.effort = Effort::full}, nullptr,
                      {{"slow", 100}, {"wrong", 1}, {"plain", 40}, {"dear", 45}});
