@@ -25,6 +25,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr unsigned looks_at_clock = 50; ///< of another rank
+
 /// Flags that each rank may have of its own, and those that count on rank 0 alone.
 const std::set<std::string> own_flags{"towers",     "backend", "data", "test-data", "format",
                                       "threads",    "readers", "feed", "shares",    "run",
@@ -217,7 +219,8 @@ void Ranks::tell_run(const ResolvedRun& run) {
     json message{{"settings", write_settings(run.settings, Settings::all)},
                  {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
                  {"towers", run.towers},
-                 {"global_batch", run.global_batch}};
+                 {"global_batch", run.global_batch},
+                 {"traced_steps", run.traced_steps}};
     if (run.tuning && !run.tuning->known.empty())
         message["choices"] = {{"file", run.tuning->known.string()},
                               {"text", read_file(run.tuning->known)},
@@ -244,6 +247,7 @@ ResolvedRun Ranks::receive_run(const Given& given, const OpenOptions& open) {
     run.quirks = parse_quirks(settings.quirks);
     run.towers = told["towers"].get<std::vector<std::string>>();
     run.global_batch = told["global_batch"];
+    run.traced_steps = told["traced_steps"];
     run.open.timeout = device_timeout(settings.device_timeout);
     run.open.exact_products = settings.exact_products;
     choose_precision(run.open, precision_in(settings), {}, run.recipe);
@@ -278,6 +282,33 @@ void Ranks::compare_data(const DataSource& data, const DataSource* tests) {
                 expected["examples"].get<std::uint64_t>(), expected["checksum"].get<std::uint64_t>()));
         }
     }
+}
+
+void Ranks::gather_traces(Trace& trace) {
+    Courier& courier = world_.courier();
+    for (unsigned rank = 1; rank < world_.size(); ++rank) {
+        ClockOffset clock; // the fastest answers narrow its bounds
+        for (unsigned i = 0; i < looks_at_clock; ++i) {
+            const double asked = host_seconds(Clock::now());
+            courier.send(rank, Topic::setup, {});
+            const double its = to_json(courier.receive(rank, Topic::setup));
+            clock.begins(0, asked, its);
+            clock.ends(0, its, host_seconds(Clock::now()));
+        }
+        const Bytes text = courier.receive(rank, Topic::setup);
+        trace.add({reinterpret_cast<const char*>(text.data()), text.size()}, clock);
+    }
+}
+
+void Ranks::send_trace(const Trace& trace) {
+    Courier& courier = world_.courier();
+    for (unsigned i = 0; i < looks_at_clock; ++i) {
+        courier.receive(0, Topic::setup);
+        courier.send(0, Topic::setup, to_bytes(host_seconds(Clock::now())));
+    }
+    const std::string text = trace.to_json();
+    const auto bytes = std::as_bytes(std::span(text));
+    courier.send(0, Topic::setup, {bytes.begin(), bytes.end()});
 }
 
 void Ranks::tell_end() { world_.courier().send_all(Topic::setup, to_bytes(nullptr)); }

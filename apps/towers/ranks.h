@@ -5,6 +5,7 @@
 #include "engine/data/source.h"
 #include "engine/ranks/world.h"
 #include "engine/replica/tower_ranks.h"
+#include "engine/trace/trace.h"
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -70,6 +71,11 @@ public:
 
     /// All have opened their data. Throws UsageError on rank 0 if it is not the same everywhere.
     void compare_data(const DataSource& data, const DataSource* tests);
+
+    /// All have closed their devices. Rank 0 adds the others' traces to its own.
+    void gather_traces(Trace& trace);
+    /// The others send theirs.
+    void send_trace(const Trace& trace);
 
     const TowerRanks& towers() const { return towers_; }
 

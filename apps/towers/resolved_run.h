@@ -38,6 +38,7 @@ struct ResolvedRun {
     OpenOptions open;
     std::optional<TuningOptions> tuning; ///< none: the devices estimate
     std::vector<std::string> notes;      ///< for the user, about the towers
+    std::uint64_t traced_steps = 0;      ///< that the trace keeps; 0: there is none
 };
 
 /// Decides everything that can be decided before a device is opened. Reads recipes and metrics, changes

@@ -120,7 +120,7 @@ TracedSteps read_trace(const std::filesystem::path& file, std::size_t steps) {
         stretches = joined(std::move(stretches), shown.milliseconds / 1000);
         if (name == "host")
             shown.host = std::move(stretches);
-        else
+        else if (!name.starts_with("host of rank"))
             shown.towers.push_back({as_printable(name), std::move(stretches)});
     }
     return shown;

@@ -191,12 +191,14 @@ public:
             resolved_ = resolve(flags_, inputs_, machine_);
             if (ranks_ != nullptr) {
                 resolved_->open.threads = ranks_->threads_for(resolved_->open.threads);
+                if (traces()) resolved_->traced_steps = trace_.trace->most_steps();
                 ranks_->tell_run(*resolved_);
             } else if (parse_wire(resolved_->settings.wire) != Wire::fp32) {
                 spdlog::warn("--wire {} changes nothing in a run of one process, which sends no gradients",
                              resolved_->settings.wire);
             }
             open_and_train();
+            if (ranks_ != nullptr && traces()) ranks_->gather_traces(*trace_.trace);
             if (ranks_ != nullptr) ranks_->when_gone(nullptr);
             directory_.reset();
         } catch (const DeviceError& error) {
@@ -220,6 +222,7 @@ public:
     }
 
 private:
+    bool traces() const { return !trace_.path.empty(); }
     void open_and_train();
     TrainerOptions trainer_options();
     std::vector<std::string> towers_here() const;
@@ -463,7 +466,9 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
     ranks.compare_data(*data, tests.get());
     TrainerOptions options = trainer_options_of(run, &ranks);
     options.tuning = make_tuning(run.tuning, false);
+    if (run.traced_steps > 0) options.trace = std::make_shared<Trace>(run.traced_steps);
     Trainer(run.recipe, options, *data, tests).follow(&stop_requested);
+    if (options.trace) ranks.send_trace(*options.trace);
     ranks.receive(); // the end
 }
 

@@ -50,8 +50,9 @@ TowerGroup::TowerGroup(std::vector<std::unique_ptr<Tower>> towers, const UpdateS
     std::vector<Share> taken;
     for (auto& tower : towers) {
         taken.push_back(tower->taken());
-        threads_.push_back(std::make_unique<TowerThread>(std::move(tower), threads_.size(), shared_,
-                                                         waiting_.spin, options.trace));
+        threads_.push_back(std::make_unique<TowerThread>(
+            std::move(tower), threads_.size(), shared_, waiting_.spin, options.trace,
+            options.trace ? options.processes[taken.size() - 1] : ""));
     }
     take(taken);
 }

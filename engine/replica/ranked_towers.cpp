@@ -234,6 +234,8 @@ private:
 
     /// A step that ends well needs no answer: the vote has said everything.
     void take_step(Order what, Reader& reader) {
+        const auto traced = reader.get<std::uint64_t>();
+        if (followed_.trace != nullptr && traced != Trace::none) followed_.trace->begin_step(traced);
         const auto examples = reader.get<std::uint64_t>();
         const StepWork work{reader.get<StepNumbers>(), followed_.batch(examples)};
         if (what == Order::dry_run)
@@ -243,6 +245,7 @@ private:
     }
 
     void test(Reader& reader) {
+        const TestSpan span(followed_.trace);
         const auto pass = std::make_shared<TestPass>();
         const std::span<const Share> shares = reader.get<Share>(ranks_.all());
         const std::span<const float> variables = reader.get<float>(reader.get<std::uint64_t>());
@@ -293,8 +296,10 @@ void follow(Courier& courier, const TowerRanks& ranks, const Followed& followed)
     }
 }
 
-RankedTowers::RankedTowers(Courier& courier, TowerRanks ranks, std::unique_ptr<TowerGroup> own)
-    : courier_(courier), ranks_(std::move(ranks)), own_(std::move(own)), times_(ranks_.all()) {
+RankedTowers::RankedTowers(Courier& courier, TowerRanks ranks, std::unique_ptr<TowerGroup> own,
+                           std::shared_ptr<const Trace> trace)
+    : courier_(courier), ranks_(std::move(ranks)), own_(std::move(own)), trace_(std::move(trace)),
+      times_(ranks_.all()) {
     take_facts();
     for (const TowerFacts& facts : facts_) shares_.push_back({.examples = facts.share});
 }
@@ -385,6 +390,7 @@ bool RankedTowers::tune(const std::function<bool()>& own) {
 /// Tells the others to take a step.
 void RankedTowers::tell(std::uint64_t what, const StepNumbers& numbers, const Batch& batch) {
     Writer message = order(Order(what));
+    message.put(trace_ ? trace_->step() : Trace::none);
     message.put(batch.first);
     message.put(numbers);
     courier_.send_all(Topic::command, message.take());

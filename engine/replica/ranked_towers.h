@@ -25,6 +25,7 @@ struct Followed {
     std::function<std::vector<Example>()> tests;
     std::function<bool()> tune;           ///< see TowerSet::tune()
     std::function<std::string()> choices; ///< then, as Tuning::to_json()
+    Trace* trace = nullptr;               ///< of this rank; may be null
 };
 
 /// Does what rank 0 says until its RankedTowers are gone. Throws PeerGone, and what the towers throw but
@@ -34,8 +35,10 @@ void follow(Courier& courier, const TowerRanks& ranks, const Followed& followed)
 /// On rank 0.
 class RankedTowers final : public TowerSet {
 public:
-    /// `own`: of rank 0. The others must follow().
-    RankedTowers(Courier& courier, TowerRanks ranks, std::unique_ptr<TowerGroup> own);
+    /// `own`: of rank 0. The others must follow(). `trace`: of rank 0, whose steps the others' traces keep;
+    /// may be null.
+    RankedTowers(Courier& courier, TowerRanks ranks, std::unique_ptr<TowerGroup> own,
+                 std::shared_ptr<const Trace> trace = nullptr);
     ~RankedTowers() override;
 
     std::size_t size() const override { return ranks_.all(); }
@@ -73,6 +76,7 @@ private:
     Courier& courier_;
     const TowerRanks ranks_;
     std::unique_ptr<TowerGroup> own_;
+    const std::shared_ptr<const Trace> trace_;
     std::vector<Share> shares_;
     bool taken_ = false; ///< by all towers
     std::vector<TowerFacts> facts_;

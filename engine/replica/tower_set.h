@@ -153,8 +153,9 @@ struct TowerSetOptions {
     /// The batch after the current one if its images are there already; else without examples. The towers'
     /// threads call it. Null: devices hold all images.
     std::function<Batch()> next_batch;
-    std::shared_ptr<Trace> trace; ///< may be null; records what the threads do and wait for
-    PhaseClock caller;            ///< of the thread that calls step()
+    std::shared_ptr<Trace> trace;            ///< may be null; records what the threads do and wait for
+    std::vector<std::string> processes = {}; ///< the towers' names there
+    PhaseClock caller;                       ///< of the thread that calls step()
 };
 
 /// A tower that takes every step alone. Its state is on its device, and its plan, from plan_single_step(),

@@ -189,9 +189,10 @@ private:
 } // namespace
 
 TowerThread::TowerThread(std::unique_ptr<Tower> its, std::size_t number, GroupStep& step,
-                         Milestones::Spin spin, const std::shared_ptr<Trace>& trace)
-    : tower(std::move(its)), index(number), clock(trace, tower_process(index, tower->info()), "thread"),
-      share(tower->share()), progress(spin), step_task([this, &step] {
+                         Milestones::Spin spin, const std::shared_ptr<Trace>& trace,
+                         const std::string& process)
+    : tower(std::move(its)), index(number), clock(trace, process, "thread"), share(tower->share()),
+      progress(spin), step_task([this, &step] {
           const Attended attended;
           try {
               TowerStep work(*this, step);

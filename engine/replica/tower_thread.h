@@ -30,9 +30,9 @@ struct GroupStep {
 
 struct TowerThread {
     /// `step` must outlive it, unless the tower is abandoned. `spin`: how long its thread and those who wait
-    /// for it do so before they sleep.
+    /// for it do so before they sleep. `process`: its name in the trace, which may be null.
     TowerThread(std::unique_ptr<Tower> its, std::size_t number, GroupStep& step, Milestones::Spin spin,
-                const std::shared_ptr<Trace>& trace);
+                const std::shared_ptr<Trace>& trace, const std::string& process);
 
     bool is_alone() const { return tower->taken().alone; }
 

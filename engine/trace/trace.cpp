@@ -134,6 +134,64 @@ std::pair<std::uint64_t, std::uint64_t> Trace::steps() const {
     return kept;
 }
 
+std::string Trace::to_json() const {
+    const std::lock_guard lock(mutex_);
+    using nlohmann::json;
+    json rows = json::array(), clocks = json::array(), slices = json::array();
+    for (const Row& row : rows_) rows.push_back({processes_[row.process], row.name});
+    for (const DeviceClock& clock : clocks_)
+        clocks.push_back({processes_[clock.process], clock.offset.seconds(), clock.offset.uncertainty()});
+    for (const Slice& slice : slices_)
+        if (is_kept(slice.step))
+            slices.push_back({slice.track.index, slice.name, slice.kernel == nullptr ? "" : slice.kernel,
+                              slice.step, slice.clock.index, slice.begin, slice.end, slice.of_test});
+    return json{{"rows", rows}, {"clocks", clocks}, {"slices", slices}, {"notes", notes_}}.dump(
+        -1, ' ', false, json::error_handler_t::replace);
+}
+
+void Trace::add(const std::string& text, const ClockOffset& clock) {
+    const auto json = nlohmann::json::parse(text);
+    const std::lock_guard lock(mutex_);
+    const std::size_t first_row = rows_.size(), first_clock = clocks_.size();
+    for (const auto& row : json.at("rows")) {
+        rows_.push_back({process_of(row[0]), row[1]});
+        const std::pair label(rows_.back().process,
+                              fmt::format("rank's clock within {:.0f} us", clock.uncertainty() * 1e6));
+        if (std::ranges::find(labels_, label) == labels_.end()) labels_.push_back(label);
+    }
+    for (const auto& its : json.at("clocks")) {
+        const double offset = its[1].get<double>() + clock.seconds();
+        clocks_.push_back({process_of(its[0]), {}});
+        ClockOffset& bounds = clocks_.back().offset;
+        if (its[2].is_null()) { // a bound is missing
+            bounds.begins(step_, offset, 0);
+            continue;
+        }
+        const double uncertainty = its[2].get<double>() + clock.uncertainty();
+        bounds.begins(step_, offset - uncertainty, 0);
+        bounds.ends(step_, 0, offset + uncertainty);
+    }
+    for (const auto& its : json.at("slices")) {
+        Slice slice{.track = {first_row + its[0].get<std::size_t>()},
+                    .name = its[1],
+                    .step = its[3],
+                    .clock = {its[4]},
+                    .begin = its[5],
+                    .end = its[6],
+                    .of_test = its[7]};
+        if (const std::string kernel = its[2]; !kernel.empty())
+            slice.kernel = kernels_.insert(kernel).first->c_str();
+        if (slice.clock.index != on_host_clock) {
+            slice.clock.index += first_clock;
+        } else {
+            slice.begin += clock.seconds();
+            slice.end += clock.seconds();
+        }
+        if (is_kept(slice.step)) slices_.push_back(std::move(slice));
+    }
+    for (const std::string note : json.at("notes")) notes_.push_back(note);
+}
+
 void Trace::write(const std::filesystem::path& path) const {
     const std::lock_guard lock(mutex_);
     std::string text;
@@ -158,6 +216,8 @@ void Trace::write(const std::filesystem::path& path) const {
         if (const double uncertainty = clock.offset.uncertainty(); std::isfinite(uncertainty))
             write(metadata("process_labels", clock.process + 1, 0,
                            {{"labels", fmt::format("device's clock within {:.0f} us", uncertainty * 1e6)}}));
+    for (const auto& [process, label] : labels_)
+        write(metadata("process_labels", process + 1, 0, {{"labels", label}}));
     const auto on_host = [&](const Slice& slice, double moment) {
         return moment +
                (slice.clock.index == on_host_clock ? 0 : clocks_[slice.clock.index].offset.seconds());

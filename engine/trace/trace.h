@@ -10,6 +10,7 @@
 #include <deque>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -79,6 +80,14 @@ public:
     /// The first and the last step that are kept; `none` twice if there are none.
     std::pair<std::uint64_t, std::uint64_t> steps() const;
     std::vector<std::string> notes() const;
+    std::uint64_t most_steps() const { return most_steps_; }
+
+    /// What it keeps, for add() in another process.
+    std::string to_json() const;
+    /// Adds what another process's trace keeps of the same steps. `clock`: the offset of this process's clock
+    /// from that one's.
+    void add(const std::string& json, const ClockOffset& clock);
+
     /// Writes JSON in Chrome's trace event format, which Perfetto reads; see write_output().
     void write(const std::filesystem::path& path) const;
 
@@ -96,13 +105,16 @@ private:
     bool is_kept(std::uint64_t step) const;
 
     mutable std::mutex mutex_;
-    std::uint64_t most_steps_, step_ = none;
+    const std::uint64_t most_steps_;
+    std::uint64_t step_ = none;
     bool testing_ = false;
     std::vector<std::string> processes_;
     std::vector<Row> rows_;
     std::vector<DeviceClock> clocks_;
     std::deque<Slice> slices_;
     std::vector<std::string> notes_;
+    std::set<std::string> kernels_;                           ///< named by other processes
+    std::vector<std::pair<std::size_t, std::string>> labels_; ///< of other processes' clocks
 };
 
 /// Seconds on the host's steady clock.

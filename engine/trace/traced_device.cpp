@@ -45,8 +45,8 @@ struct TracedDevice::TracedRecording : WrappedRecording {
     }
 };
 
-TracedDevice::TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::size_t tower)
-    : WrappedDevice(std::move(device)), trace_(std::move(trace)), process_(tower_process(tower, info())),
+TracedDevice::TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::string process)
+    : WrappedDevice(std::move(device)), trace_(std::move(trace)), process_(std::move(process)),
       clock_(trace_->add_clock(process_)), tracks_{trace_->add_track(process_, queue_names[0]),
                                                    trace_->add_track(process_, queue_names[1]),
                                                    trace_->add_track(process_, queue_names[2])} {}

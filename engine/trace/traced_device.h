@@ -19,7 +19,8 @@ namespace towers {
 class TracedDevice final : public WrappedDevice {
 public:
     /// Shares the trace, because a device that hangs outlives everything else.
-    TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::size_t tower);
+    /// `process`: its tower's name there.
+    TracedDevice(std::unique_ptr<Device> device, std::shared_ptr<Trace> trace, std::string process);
 
 protected:
     std::unique_ptr<RecordingState> do_record(std::span<const Command> commands,

@@ -16,11 +16,20 @@
 #include <utility>
 
 namespace towers {
+namespace {
+
+std::string host_process(const TrainerOptions& options) {
+    const unsigned rank = options.ranks ? options.ranks->courier.rank() : 0;
+    return rank == 0 ? "host" : fmt::format("host of rank {} ({})", rank, options.ranks->towers.hosts[rank]);
+}
+
+} // namespace
+
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
                  const std::shared_ptr<const DataSource>& tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
-      clock_(options.trace, "host", "steps"),
+      clock_(options.trace, host_process(options), "steps"),
       assignment_(options.shares, options.towers, options.global_batch, recipe.model.group(),
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
@@ -179,7 +188,8 @@ void Trainer::follow(const std::atomic<bool>* stop) {
                                 },
                             .tests = [this] { return test_examples(); },
                             .tune = [this, stop] { return options_.tuning && tune_own(stop); },
-                            .choices = [this] { return options_.tuning ? options_.tuning->to_json() : ""; }};
+                            .choices = [this] { return options_.tuning ? options_.tuning->to_json() : ""; },
+                            .trace = options_.trace.get()};
     towers::follow(options_.ranks->courier, options_.ranks->towers, followed);
 }
 

@@ -205,6 +205,7 @@ private:
     bool follows() const;
     bool tune_own(const std::atomic<bool>* stop);
     std::unique_ptr<Device> open_device(std::size_t tower);
+    std::string tower_process(std::size_t tower, DeviceInfo info) const;
     std::unique_ptr<TowerSet> open_towers(const DataSource& data,
                                           const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);

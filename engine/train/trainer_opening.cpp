@@ -72,8 +72,16 @@ std::unique_ptr<Device> Trainer::open_device(std::size_t tower) {
     if (options_.tuning) open.choices = &options_.tuning->choices(id);
     std::unique_ptr<Device> device = options_.open_device(id, open);
     if (options_.tuning) options_.tuning->opened(device->info());
-    if (options_.trace) device = std::make_unique<TracedDevice>(std::move(device), options_.trace, tower);
+    if (!options_.trace) return device;
+    std::string process = tower_process(tower, device->info());
+    return std::make_unique<TracedDevice>(std::move(device), options_.trace, std::move(process));
     return device;
+}
+
+/// In the trace, by its name in the run.
+std::string Trainer::tower_process(std::size_t tower, DeviceInfo info) const {
+    if (options_.ranks) info.id = options_.towers[tower];
+    return towers::tower_process(tower, info);
 }
 
 std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
@@ -152,6 +160,8 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                         .trace = options_.trace,
                         .caller = clock_};
     if (reader_) set.next_batch = [this] { return reader_->next(); };
+    for (std::size_t i = 0; i < count; ++i)
+        set.processes.push_back(tower_process(before + i, towers[i]->info()));
     if (all == 1) return make_lone_tower(std::move(towers[0]), set);
     if (!ranks) return make_tower_group(std::move(towers), update, set);
     set.has_ranks = true;
@@ -162,7 +172,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     };
     std::unique_ptr<TowerGroup> own = make_tower_group(std::move(towers), update, set);
     if (follows()) return own;
-    return std::make_unique<RankedTowers>(ranks->courier, ranks->towers, std::move(own));
+    return std::make_unique<RankedTowers>(ranks->courier, ranks->towers, std::move(own), options_.trace);
 }
 
 void Trainer::open_reader(const DataSource& data, Devices devices) {

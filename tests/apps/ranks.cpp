@@ -14,6 +14,8 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -657,6 +659,43 @@ TEST_CASE("the choices of all ranks' devices are kept with the run and come back
         train_to(parts, 4, {"--resume"});
         CHECK(nlohmann::json::parse(read_text(parts / "choices.json")) == choices);
         check_same(whole, parts, 4);
+    }
+}
+
+TEST_CASE("a trace has the towers of all ranks, on one clock") {
+    const Case its;
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const fs::path file = its / (std::string(mpi.name) + ".json").c_str();
+        const Arguments flags{"--shares", "even", "--trace", file.string(), "--trace-steps", "2"};
+        check_started(run(under(mpi, 2, its.flags(its / mpi.name, "cpu", 4) + flags)));
+        const auto trace = nlohmann::json::parse(read_text(file));
+        std::map<int, std::string> processes;
+        std::map<std::uint64_t, std::pair<double, double>> steps; // in microseconds
+        const auto is_on = [&](const auto& event, const char* process) {
+            return event.at("ph") == "X" && processes.at(event.at("pid")).starts_with(process);
+        };
+        for (const auto& event : trace.at("traceEvents"))
+            if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
+        CHECK(processes.size() == 4);
+        for (const auto& event : trace.at("traceEvents"))
+            if (is_on(event, "host") && event.at("name").template get<std::string>().starts_with("step ")) {
+                const double begin = event.at("ts"), duration = event.at("dur");
+                steps[event.at("args").at("step")] = {begin, begin + duration};
+            }
+        CHECK(steps.size() == 2);
+        unsigned its_kernels = 0, averages = 0;
+        for (const auto& event : trace.at("traceEvents")) {
+            if (is_on(event, "host of rank 1 (")) ++averages;
+            if (!is_on(event, "tower_1: 1/cpu (") || event.at("cat") != "device") continue;
+            ++its_kernels;
+            const double begin = event.at("ts"), duration = event.at("dur");
+            const auto& [from, to] = steps.at(event.at("args").at("step"));
+            CHECK(begin > from - 5e3);
+            CHECK(begin + duration < to + 5e3);
+        }
+        CHECK(its_kernels > 20);
+        CHECK(averages > 2);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "tests/support/simulated_device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <doctest/doctest.h>
 #include <map>
@@ -298,6 +299,60 @@ TEST_CASE("training is the same to the bit with a trace and without") {
             CHECK(states[0] == states[1]);
         }
     }
+}
+
+TEST_CASE("what another process's trace keeps is placed by the offset of its clock") {
+    const auto moment = [](double seconds) {
+        return Clock::time_point(
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+    };
+    Trace own(2), its(9);
+    own.begin_step(3);
+    own.add(own.add_track("host", "steps"), "step 3", moment(10), moment(11));
+    own.begin_step(4);
+    const Trace::Track steps = its.add_track("host of rank 1", "steps");
+    const Trace::Track compute = its.add_track("tower_1", "compute");
+    const Trace::ClockId device = its.add_clock("tower_1");
+    its.begin_step(2);
+    its.add(steps, "dropped", moment(109), moment(110));
+    its.begin_step(3);
+    its.add(steps, "step 3", moment(110.25), moment(110.75));
+    its.begins(device, 3, 100, 5); // 95 to 96 s before the host's
+    its.ends(device, 3, 5, 101);
+    its.add({.track = compute,
+             .name = "conv",
+             .kernel = "conv2d",
+             .step = 3,
+             .clock = device,
+             .begin = 15,
+             .end = 15.125});
+    its.note("a note");
+    ClockOffset clock; // 100 s, within 1 ms
+    clock.begins(0, 10, 110.001);
+    clock.ends(0, 110.001, 10.002);
+    clock.begins(0, 10, 110.01); // a slow answer
+    clock.ends(0, 110.01, 10.03);
+    own.add(its.to_json(), clock);
+    CHECK(own.notes() == std::vector<std::string>{"a note"});
+
+    const test::TemporaryFolder folder;
+    own.write(folder.path() / "trace.json");
+    const Tracks tracks = read_trace(folder.path() / "trace.json");
+    CHECK(tracks.size() == 3);
+    CHECK(tracks.at("host/steps").at(0).begin == 0);
+    const std::vector<Slice>& host = tracks.at("host of rank 1/steps");
+    REQUIRE(host.size() == 1);
+    CHECK(host[0].begin == doctest::Approx(250 * ms));
+    CHECK(host[0].end == doctest::Approx(750 * ms));
+    const std::vector<Slice>& kernels = tracks.at("tower_1/compute");
+    REQUIRE(kernels.size() == 1);
+    CHECK(kernels[0].kernel == "conv2d");
+    CHECK(kernels[0].step == 3);
+    CHECK(kernels[0].begin == doctest::Approx(500 * ms));
+    CHECK(kernels[0].end == doctest::Approx(625 * ms));
+    const std::string text = read_file(folder.path() / "trace.json");
+    CHECK(text.find("rank's clock within 1000 us") != std::string::npos);
+    CHECK(text.find("device's clock within 501000 us") != std::string::npos);
 }
 
 } // namespace towers
