@@ -2,6 +2,7 @@
 #include "backends/launch/choices.h"
 #include "engine/ranks/engine_version.h"
 #include "tests/apps/helpers.h"
+#include "tests/support/environment.h"
 #include "tests/support/files.h"
 
 #include <algorithm>
