@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <numeric>
 #include <set>
 #include <spdlog/spdlog.h>
 #include <thread>
@@ -110,6 +111,28 @@ std::vector<std::string> common_lines(const CLI::App& command) {
     return lines;
 }
 
+TrainFlags flags_to_go_on(const TrainFlags& flags, const Left& left) {
+    TrainFlags its = flags;
+    if (!flags.config.empty()) {
+        its.settings = read_settings(flags.config);
+        replace(its.settings.values, flags.settings);
+        its.settings.names.insert(flags.settings.names.begin(), flags.settings.names.end());
+        its.config.clear();
+    }
+    std::erase_if(its.settings.names, [&](const std::string& name) {
+        return !own_flags.contains(name) ||
+               (name == "shares" && !fits_any_towers(its.settings.values.shares));
+    });
+    its.run = left.run.string();
+    its.resume = !left.run.empty();
+    its.resume_from.reset();
+    return its;
+}
+
+bool fits_any_towers(const std::string& shares) {
+    return shares.empty() || shares == "auto" || shares == "even";
+}
+
 std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return nullptr;
@@ -129,12 +152,16 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     return ranks;
 }
 
-Ranks::Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop)
-    : world_(std::move(transport),
-             courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
+Ranks::Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left)
+    : transport_(std::move(transport)), stop_(stop), left_(std::move(left)), run_(left_ ? left_->run : ""),
+      meets_(left_.has_value()),
+      world_(transport_, courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
              fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION, kernels_version(),
                          engine_version())) {
     world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
+    const std::lock_guard lock(mutex_);
+    meets_ = false;
+    if (gone_) throw PeerGone(*gone_);
 }
 
 void Ranks::when_gone(std::function<std::string()> end) {
@@ -142,15 +169,64 @@ void Ranks::when_gone(std::function<std::string()> end) {
     end_ = std::move(end);
 }
 
-/// On the communication thread. The lowest rank that is left says what happened.
+void Ranks::can_go_on(std::filesystem::path run) {
+    const std::lock_guard lock(mutex_);
+    run_ = std::move(run);
+}
+
+/// On the communication thread.
 void Ranks::peer_is_gone(const PeerGone& gone) {
     const std::lock_guard lock(mutex_);
+    if (meets_) return void(gone_ = gone);
+    const bool is_first_lost = gone.rank == 0 && !gone.code && !is_first();
+    if (is_first_lost) end_without(gone, 1);
+    if (gone.code || stop_ || !transport_->can_shrink()) end_without(gone);
+    if (const unsigned first = make_next(gone); first > 0) end_without(PeerGone(0, "it is gone"), first);
+    if (is_first() && run_.empty()) end_without(gone);
+}
+
+/// Meets with those that are left, while this rank's other threads end their work. Returns the first of them;
+/// if that is not rank 0, they do not meet.
+unsigned Ranks::make_next(const PeerGone& gone) {
+    std::vector<unsigned> there(world_.size()); // by the ranks of this world
+    std::iota(there.begin(), there.end(), 0u);
+    while (true) {
+        const std::vector<unsigned> left = transport_->shrink([&] { end_without(gone); });
+        std::vector<unsigned> still;
+        for (const unsigned rank : left) still.push_back(there[rank]);
+        there = still;
+        if (there[0] != 0) return there[0];
+        std::vector<std::string> lost;
+        for (unsigned rank = 0; rank < world_.size(); ++rank)
+            if (std::ranges::find(there, rank) == there.end())
+                lost.push_back(
+                    fmt::format("{}: {}", world_.name(rank), rank == gone.rank ? gone.what() : "it is gone"));
+        if (lost.empty()) end_without(gone); // this rank does not hear from one that others hear from
+        try {
+            next_.reset(new Ranks(transport_, stop_, Left{fmt::format("{}", fmt::join(lost, "; ")), run_}));
+            return 0;
+        } catch (const PeerGone&) { // one more is gone
+        }
+    }
+}
+
+std::unique_ptr<Ranks> Ranks::take_next() {
+    const std::lock_guard lock(mutex_);
+    return std::move(next_);
+}
+
+void Ranks::end(int code) {
+    world_.courier().end();
+    if (next_ && is_first()) next_->world_.courier().tell_failure(code, "");
+}
+
+/// Ends the program. The lowest rank that is left says what happened.
+void Ranks::end_without(const PeerGone& gone, unsigned speaker) {
     const bool is_known =
         gone.rank < world_.ranks().size(); // else the ranks are just getting to know each other
-    const bool is_first_lost = gone.rank == 0 && !gone.code && world_.rank() > 0;
-    const bool speaks = world_.rank() == (is_first_lost ? 1u : 0u);
     const int code = gone.code.value_or(work_failed);
-    if (!speaks) end_after_the_speaker(code);
+    if (next_) next_->world_.courier().tell_failure(code, "");
+    if (world_.rank() != speaker) end_after_the_speaker(code);
     const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
     const std::string way_on = end_ ? end_() : "";
     report(code, fmt::format("{}: {}{}", name, gone.what(), way_on));
@@ -324,18 +400,37 @@ int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<voi
                  std::atomic<bool>* stop) {
     static std::atomic<bool> never = false; // a signal ends the program
     std::unique_ptr<Ranks> ranks = Ranks::join(stop != nullptr ? *stop : never);
-    Ranks* const all = ranks.get();
-    try {
-        if (all != nullptr && !all->is_first()) {
-            follow(*all);
+    const auto fail = [&ranks] {
+        Ranks& its = *ranks;
+        its.fail_with_current_exception(std::move(ranks));
+    };
+    const auto run = [&] {
+        if (ranks != nullptr && !ranks->is_first()) {
+            follow(*ranks);
             return 0;
         }
-        const int code = lead(all);
-        if (all != nullptr) all->tell_end();
+        const int code = lead(ranks.get());
+        if (ranks != nullptr) ranks->tell_end();
         return code;
-    } catch (...) {
-        if (all != nullptr) all->fail_with_current_exception(std::move(ranks));
-        throw;
+    };
+    while (true) {
+        try {
+            const int code = run();
+            if (ranks != nullptr) ranks->end(code);
+            return code;
+        } catch (const PeerGone&) {
+            std::unique_ptr<Ranks> next = ranks->take_next();
+            if (next == nullptr) {
+                fail();
+                throw;
+            }
+            ranks = std::move(next);
+        } catch (...) {
+            if (ranks == nullptr) throw;
+            if (std::unique_ptr<Ranks> next = ranks->take_next()) ranks = std::move(next);
+            fail();
+            throw;
+        }
     }
 }
 

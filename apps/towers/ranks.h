@@ -9,10 +9,12 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,18 @@ void check_alone(const std::string& command);
 std::vector<std::string> common_lines(const Given& given);
 std::vector<std::string> common_lines(const CLI::App& command);
 
+/// What the ranks that are left go on with when others are lost.
+struct Left {
+    std::string lost;          ///< who is gone, and how
+    std::filesystem::path run; ///< of which rank 0 has the last checkpoint; else empty
+};
+
+/// The flags with which they go on, as with --resume: of the settings that the user has given only those that
+/// each rank may have of its own, since the run has all others.
+TrainFlags flags_to_go_on(const TrainFlags& flags, const Left& left);
+/// Whether these shares, as of --shares, do not depend on the number of the towers.
+bool fits_any_towers(const std::string& shares);
+
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {
 public:
@@ -43,6 +57,11 @@ public:
     /// Called when a peer is gone, on a thread of its own, before the program ends: what to end first.
     /// Returns how to go on.
     void when_gone(std::function<std::string()> end);
+    /// Of rank 0: when another rank is gone, the others can go on with this run from its last checkpoint, if
+    /// the launcher lets them. Then all that waits for ranks throws PeerGone, and the command runs again.
+    void can_go_on(std::filesystem::path run);
+    /// Set in a command that runs again.
+    const std::optional<Left>& left() const { return left_; }
 
     /// The devices that this rank takes: those that its flags say, else its part of what a program alone
     /// would take. `towers` of all ranks, as of an earlier run, count as none.
@@ -86,14 +105,29 @@ public:
     /// rank 0 it returns, and the caller reports; another rank ends here, and rank 0 reports.
     void fail_with_current_exception(std::unique_ptr<Ranks> self);
 
-private:
-    Ranks(std::unique_ptr<Transport> transport, std::atomic<bool>& stop);
-    std::vector<std::string> dealt(const std::vector<std::string>& devices) const;
-    void peer_is_gone(const PeerGone& gone);
+    /// Those that are left after a PeerGone, once; null: all are there.
+    std::unique_ptr<Ranks> take_next();
+    /// The command has ended with this code: parts from the others. Those that begin it again, because a rank
+    /// was lost meanwhile, end too.
+    void end(int code);
 
-    std::mutex mutex_;
+private:
+    Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left = {});
+    void peer_is_gone(const PeerGone& gone);
+    unsigned make_next(const PeerGone& gone);
+    [[noreturn]] void end_without(const PeerGone& gone, unsigned speaker = 0);
+    std::vector<std::string> dealt(const std::vector<std::string>& devices) const;
+
+    const std::shared_ptr<Transport> transport_;
+    std::atomic<bool>& stop_;
+    const std::optional<Left> left_;
+    std::mutex mutex_; ///< of the following
     std::function<std::string()> end_;
-    World world_; // its thread uses the others
+    std::filesystem::path run_;
+    std::unique_ptr<Ranks> next_;
+    bool meets_ = false;           ///< whoever makes it tries again when a peer is gone
+    std::optional<PeerGone> gone_; ///< meanwhile
+    World world_;                  // its thread uses the others
     TowerRanks towers_;
 };
 
@@ -101,7 +135,8 @@ private:
 /// null, or on rank 0, `follow` on the others, which end well after rank 0 has. Returns the exit code: that
 /// of `lead` if it counts, since a launcher may kill the others when one rank ends with another code than 0.
 /// `stop` as for Ranks::join(); null: nobody waits for it. Throws what `lead` throws, and a failure of
-/// `follow` ends all ranks.
+/// `follow` ends all ranks. Runs the command again on the ranks that are left if one is lost and they can go
+/// on.
 int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
                  std::atomic<bool>* stop = nullptr);
 

@@ -18,6 +18,7 @@
 #include "engine/observers/events.h"
 #include "engine/observers/metrics.h"
 #include "engine/observers/times.h"
+#include "engine/plural.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/reduce/wire.h"
 #include "engine/train/initial.h"
@@ -187,6 +188,7 @@ public:
 
     /// Trains. Every device is closed afterwards, also if this throws.
     void run() {
+        if (ranks_ != nullptr && ranks_->left()) print_lost();
         try {
             resolved_ = resolve(flags_, inputs_, machine_);
             if (ranks_ != nullptr) {
@@ -226,6 +228,7 @@ private:
     void open_and_train();
     TrainerOptions trainer_options();
     std::vector<std::string> towers_here() const;
+    void print_lost() const;
     void open_directory();
     CheckpointOrigin origin_of(const DataSource& data) const;
     void resume_past(Trainer& trainer, const CheckpointOrigin& origin) const;
@@ -267,6 +270,17 @@ std::vector<std::string> Training::towers_here() const {
     for (std::size_t i = 0; i < ranks_->towers().counts[0]; ++i)
         its.push_back(device_of(resolved_->towers[i]));
     return its;
+}
+
+void Training::print_lost() const {
+    const unsigned ranks = ranks_->world().size();
+    const Past& past = *inputs_.past;
+    const std::string& shares = past.latest.settings.shares;
+    spdlog::warn("{}; {} {} on from {}{}", ranks_->left()->lost, count_of(ranks, "rank"),
+                 ranks == 1 ? "goes" : "go", past.checkpoint.path.string(),
+                 fits_any_towers(shares)
+                     ? ""
+                     : fmt::format(", with automatic shares, since '{}' are of all ranks", shares));
 }
 
 /// What rank 0 and those that follow it have in common.
@@ -395,6 +409,7 @@ void Training::train_and_report(const OpenRun& run) {
     const std::string config = "# The settings of this run; 'towers train --config' accepts this file.\n" +
                                write_settings(settings, Settings::all);
     directory.write_config(config);
+    if (ranks_ != nullptr) ranks_->can_go_on(directory.path());
 
     end_on_signals();
     try_to([&run] {
@@ -477,14 +492,18 @@ int run_train(const TrainFlags& flags) {
     struct sigaction before {};
     if (sigaction(SIGUSR2, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
         std::signal(SIGUSR2, request_stop);
-    const auto lead = [&flags](Ranks* ranks) {
-        Training training(flags, ranks);
+    const auto flags_of = [&flags](const Ranks& ranks) {
+        return ranks.left() ? flags_to_go_on(flags, *ranks.left()) : flags;
+    };
+    const auto lead = [&](Ranks* ranks) {
+        const TrainFlags its = ranks != nullptr ? flags_of(*ranks) : flags;
+        Training training(its, ranks);
         training.run();
         training.report();
         return 0;
     };
     return run_on_ranks(
-        lead, [&flags](Ranks& ranks) { follow(flags, ranks); }, &stop_requested);
+        lead, [&](Ranks& ranks) { follow(flags_of(ranks), ranks); }, &stop_requested);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "engine/ranks/courier.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <fmt/format.h>
 #include <poll.h>
@@ -40,6 +41,15 @@ int open_process(int pid) {
 #endif
 }
 
+/// A process that hangs would keep a launcher from ending that lets the others go on.
+void kill_process(int process) {
+#ifdef SYS_pidfd_send_signal
+    syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
+#else
+    (void)process;
+#endif
+}
+
 bool has_ended_process(int process) {
     pollfd ended{process, POLLIN, 0};
     return poll(&ended, 1, 0) > 0;
@@ -47,7 +57,7 @@ bool has_ended_process(int process) {
 
 } // namespace
 
-Courier::Courier(std::unique_ptr<Transport> transport, CourierOptions options)
+Courier::Courier(std::shared_ptr<Transport> transport, CourierOptions options)
     : transport_(std::move(transport)), options_(std::move(options)), rank_(transport_->rank()),
       size_(transport_->size()), peers_(size_), silence_(options_.silence) {
     for (Peer& peer : peers_) peer.heard = Clock::now();
@@ -65,9 +75,13 @@ void Courier::close() {
     work_to_do_.notify_one();
 }
 
-Courier::~Courier() {
+void Courier::end() {
     close();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
+}
+
+Courier::~Courier() {
+    end();
     transport_.reset(); // before the memory of transfers that have not ended, because a peer is gone
     for (const Peer& peer : peers_)
         if (peer.process >= 0) ::close(peer.process);
@@ -336,8 +350,10 @@ void Courier::look_after_peers() {
         if (beats && !closing_ && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
         if (peer.process >= 0 && has_ended_process(peer.process) && peer.seen_ended++ > 0)
             throw PeerGone(i, "its process has ended"); // its last messages have had time to come
-        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
+        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_) {
+            if (peer.process >= 0 && transport_->can_shrink()) kill_process(peer.process);
             throw PeerGone(i, fmt::format("it has not answered for {:.0f} s", silent.count()));
+        }
     }
 }
 
@@ -366,9 +382,9 @@ void Courier::lose(const PeerGone& gone) {
         const std::lock_guard lock(mutex_);
         if (told_failure_) return changed_.notify_all();
     }
-    if (options_.gone) options_.gone(gone); // before others learn of it: it may end the program
     {
-        const std::lock_guard moving(moving_); // none of the work is removed meanwhile
+        const std::lock_guard moving(moving_);  // none of the work is removed meanwhile
+        if (options_.gone) options_.gone(gone); // before others learn of it: it may end the program
         std::vector<Carried*> carried;
         {
             const std::lock_guard lock(mutex_);

@@ -71,8 +71,8 @@ public:
 struct CourierOptions {
     /// After how long a silence a peer is gone; each says something several times within it.
     std::chrono::duration<double> silence = std::chrono::seconds(20);
-    /// Called once, by the communication thread, when a peer is gone. It may end the program. Else receive()
-    /// throws PeerGone from then on.
+    /// Called once, by the communication thread, when a peer is gone. It may end the program, or use the
+    /// transport. Else receive() throws PeerGone from then on.
     std::function<void(const PeerGone&)> gone;
     /// Whether the user wants to end the run, of which rank 0 is told; may be null. From then on a much
     /// shorter silence means that a peer is gone, since the launcher will soon kill this process.
@@ -85,11 +85,13 @@ public:
     static constexpr int first_free_tag = 16;
 
     /// All ranks make their couriers at the same time.
-    Courier(std::unique_ptr<Transport> transport, CourierOptions options);
+    Courier(std::shared_ptr<Transport> transport, CourierOptions options);
     Courier(const Courier&) = delete; // its thread holds its address
     Courier& operator=(const Courier&) = delete;
-    /// close(), then waits until all messages have left and all peers have said farewell, unless one is gone.
+    /// end()
     ~Courier();
+    /// close(), then waits until all messages have left and all peers have said farewell, unless one is gone.
+    void end();
     /// Says farewell. Nothing may be sent afterwards.
     void close();
 
@@ -151,7 +153,7 @@ private:
     bool has_ended();
     void lose(const PeerGone& gone);
 
-    std::unique_ptr<Transport> transport_;
+    std::shared_ptr<Transport> transport_;
     const CourierOptions options_;
     const unsigned rank_, size_;
     mutable std::mutex mutex_; ///< of the following

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <thread>
 #include <unistd.h>
+#include <unordered_set>
+#include <utility>
 
 namespace towers {
 
@@ -65,6 +67,8 @@ Plugin open_plugin(const Mpi& mpi) {
 
 /// How long ranks may take to find each other, or to part: an MPI waits for ever for one that has died then.
 constexpr std::chrono::seconds most_to_meet(28), most_to_part(10);
+/// How long those that are left may take to agree who is gone. MPI notices itself that a rank hangs.
+constexpr std::chrono::seconds most_to_shrink(30);
 
 /// Calls `late` on another thread if it lives longer than that.
 class Deadline {
@@ -122,8 +126,8 @@ public:
     }
 
     ~MpiTransport() override {
-        // After a failure, it might wait for ever.
-        if (failed_) return;
+        // After a failure, it might wait for ever. The launcher takes an end without it for a good one.
+        if (failed_ || shrunk_) return;
         const Deadline deadline(most_to_part, [] { _exit(1); });
         calls_->end();
     }
@@ -135,21 +139,75 @@ public:
     Transfer send(unsigned to, int tag, std::span<const std::byte> bytes) override {
         Transfer transfer = nullptr;
         check(calls_->send(bytes.data(), bytes.size(), int(to), tag, &transfer));
-        return transfer;
+        return begun(transfer);
     }
 
     Transfer receive(unsigned from, int tag, std::span<std::byte> into) override {
         Transfer transfer = nullptr;
         check(calls_->receive(into.data(), into.size(), int(from), tag, &transfer));
-        return transfer;
+        return begun(transfer);
     }
 
     bool test(Transfer& transfer, std::size_t* received) override {
-        check(calls_->test(&transfer, received));
+        const Transfer tested = transfer;
+        const char* const problem = calls_->test(&transfer, received);
+        if (transfer == nullptr && calls_->can_shrink()) on_their_way_.erase(tested);
+        check(problem);
         return transfer == nullptr;
     }
 
+    bool can_shrink() const override { return calls_->can_shrink(); }
+
+    std::vector<unsigned> shrink(const std::function<void()>& late) override {
+        const Deadline deadline(most_to_shrink, late);
+        const unsigned before = rank_;
+        std::vector<unsigned> all; // stays until the transfers have ended
+        while (true) {
+            check(calls_->revoke());
+            end_transfers();
+            int rank = 0, size = 0;
+            check(calls_->shrink(&rank, &size));
+            rank_ = unsigned(rank);
+            size_ = unsigned(size);
+            shrunk_ = true;
+            failed_ = false;
+            try {
+                tell_all(before, all);
+                return all;
+            } catch (const TransportError&) { // one more is gone
+            }
+        }
+    }
+
 private:
+    Transfer begun(Transfer transfer) {
+        if (calls_->can_shrink()) on_their_way_.insert(transfer);
+        return transfer;
+    }
+
+    /// After revoke(), which lets them fail. One that has begun to move ends first.
+    void end_transfers() {
+        for (; !on_their_way_.empty(); std::this_thread::yield())
+            for (const Transfer each : std::vector(on_their_way_.begin(), on_their_way_.end())) {
+                Transfer transfer = each;
+                calls_->test(&transfer, nullptr);
+                if (transfer == nullptr) on_their_way_.erase(each);
+            }
+    }
+
+    /// Everybody's number, by rank. What was under way between two ranks has come when their messages have.
+    void tell_all(const unsigned& own, std::vector<unsigned>& all) {
+        all.assign(size_, own);
+        std::vector<Transfer> transfers;
+        for (unsigned peer = 0; peer < size_; ++peer) {
+            if (peer == rank_) continue;
+            transfers.push_back(receive(peer, 0, std::as_writable_bytes(std::span(&all[peer], 1))));
+            transfers.push_back(send(peer, 0, std::as_bytes(std::span(&own, 1))));
+        }
+        for (Transfer& transfer : transfers)
+            while (!test(transfer, nullptr)) std::this_thread::yield();
+    }
+
     void check(const char* problem) {
         if (problem == nullptr) return;
         failed_ = true;
@@ -159,7 +217,8 @@ private:
     const TowersMpiPlugin* calls_ = nullptr;
     unsigned rank_ = 0, size_ = 0;
     std::string name_;
-    bool failed_ = false;
+    bool failed_ = false, shrunk_ = false;
+    std::unordered_set<Transfer> on_their_way_; ///< where it can shrink
 };
 
 } // namespace

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace towers {
 
@@ -38,6 +40,18 @@ public:
     /// Whether a transfer has ended, which makes it null. `received`: the bytes of the message, if it was a
     /// receive; may be null.
     virtual bool test(Transfer& transfer, std::size_t* received = nullptr) = 0;
+
+    /// Whether the others can go on when one is gone; the same on all ranks.
+    virtual bool can_shrink() const { return false; }
+    /// Leaves behind the ranks that are gone. All others call it, also those to which nothing has happened:
+    /// their transfers fail. Ends all transfers, so that their memory may be freed, and begins anew with the
+    /// ranks that are left: rank() and size() are those among them. Returns which they were, in ascending
+    /// order. `late`: called on another thread if that takes too long; it should end the program, because the
+    /// call cannot be stopped.
+    virtual std::vector<unsigned> shrink(const std::function<void()>& late) {
+        (void)late;
+        throw TransportError(name() + " cannot go on without a rank");
+    }
 };
 
 } // namespace towers

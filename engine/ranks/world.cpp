@@ -55,7 +55,7 @@ std::string host_name() {
     return gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
 
-World::World(std::unique_ptr<Transport> transport, CourierOptions options, const std::string& version)
+World::World(std::shared_ptr<Transport> transport, CourierOptions options, const std::string& version)
     : courier_(std::move(transport), std::move(options)) {
     std::vector<std::string> spaces;
     for (const Bytes& bytes : courier_.gather_all(Topic::setup, to_bytes(introduction(version)))) {

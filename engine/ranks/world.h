@@ -25,7 +25,7 @@ class World {
 public:
     /// All ranks of the transport do this at the same time. `version`: of this program and its kernels.
     /// Throws UsageError if another rank has another one.
-    World(std::unique_ptr<Transport> transport, CourierOptions options, const std::string& version);
+    World(std::shared_ptr<Transport> transport, CourierOptions options, const std::string& version);
 
     Courier& courier() { return courier_; }
     unsigned rank() const { return courier_.rank(); }

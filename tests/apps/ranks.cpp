@@ -80,6 +80,22 @@ const std::vector<Mpi>& mpis() {
     return there;
 }
 
+/// A launcher that lets ranks go on without one that is gone; none: it is not here.
+const std::optional<Mpi>& mpi_that_goes_on() {
+    static const std::optional<Mpi> there = []() -> std::optional<Mpi> {
+        for (Mpi mpi : mpis()) {
+            mpi.flags = Arguments{"--with-ft", "ulfm"} + mpi.flags;
+            const Arguments launcher{fmt::format("mpirun.{}", mpi.name)};
+            if (std::string(mpi.name) == "openmpi" &&
+                run(launcher + mpi.flags + Arguments{"-n", "1", "true"}).code == 0)
+                return mpi;
+        }
+        MESSAGE("no launcher lets ranks go on without one that is gone: it is not tested");
+        return {};
+    }();
+    return there;
+}
+
 void check_failed(const Mpi& mpi, const Outcome& outcome) {
     if (mpi.code) CHECK(outcome.code != 0);
 }
@@ -412,6 +428,58 @@ TEST_CASE("gradients travel as bfloat16 if all ranks are told so, and in a resum
 }
 
 TEST_CASE("ranks that are killed lose nothing but the steps since the last checkpoint") { check_killed(3); }
+
+TEST_CASE("ranks go on from the last checkpoint without one that is killed, as a run resumed on fewer") {
+    const std::optional<Mpi>& mpi = mpi_that_goes_on();
+    if (!mpi) return;
+    const Case its;
+    const fs::path run_path = its / "run", whole = its / "whole";
+    constexpr unsigned steps = 200;
+    const auto train = [&](std::size_t ranks, const fs::path& folder, unsigned to, const Arguments& more) {
+        return under(*mpi, ranks, its.flags(folder, "cpu", to) + Arguments{"--shares", "even"} + more);
+    };
+    Program program(train(3, run_path, steps, {}), marked(run_path.string()));
+    REQUIRE(program.wait_for_lines("loss = ", 10));
+    ::kill(process_of(*mpi, run_path.string(), 1), SIGKILL);
+    const Outcome outcome = program.end();
+    check_started(outcome);
+    CHECK(contains(outcome.out, "done: saved"));
+    CHECK(contains(outcome.err, "towers: rank 1 ("));
+    const std::string words = "2 ranks go on from " + (run_path / "model.ckpt-").string();
+    REQUIRE(contains(outcome.err, words));
+    const unsigned step = unsigned(std::stoul(outcome.err.substr(outcome.err.find(words) + words.size())));
+    CHECK(contains(outcome.out, fmt::format("resumed at step {}", step)));
+    CHECK(metrics(run_path).size() == steps);
+    check_started(run(train(3, whole, step, {})));
+    check_started(run(train(2, whole, steps, {"--resume"})));
+    check_same(whole, run_path, steps);
+}
+
+TEST_CASE("ranks go on until rank 0 is alone, and not without it") {
+    const std::optional<Mpi>& mpi = mpi_that_goes_on();
+    if (!mpi) return;
+    const Case its;
+    const Arguments shares{"--shares", "1:2:3"};
+    for (const bool ends_well : {true, false}) {
+        CAPTURE(ends_well);
+        const fs::path run_path = its / (ends_well ? "well" : "badly");
+        const std::string mark = run_path.string();
+        Program program(under(*mpi, 3, its.flags(run_path, "cpu", ends_well ? 300 : 1000000) + shares),
+                        marked(mark));
+        REQUIRE(program.wait_for_lines("loss = ", 10));
+        ::kill(process_of(*mpi, mark, 2), SIGKILL);
+        REQUIRE(program.wait_for_lines("resumed at step ", 1));
+        ::kill(process_of(*mpi, mark, ends_well ? 1 : 0), SIGKILL);
+        const Outcome outcome = program.end();
+        INFO(outcome.out << outcome.err);
+        CHECK((outcome.code == 0) == ends_well);
+        CHECK(contains(outcome.err, "2 ranks go on from "));
+        CHECK(contains(outcome.err, ", with automatic shares, since '1:2:3' are of all ranks"));
+        CHECK(contains(outcome.err, ends_well ? "1 rank goes on from "
+                                              : "go on from the last checkpoint in its run directory"));
+        CHECK(contains(outcome.out, "done: saved") == ends_well);
+    }
+}
 
 TEST_CASE("a signal to any rank, and SIGUSR2 to the launcher, end all ranks after the same step, saved") {
     const Case its;

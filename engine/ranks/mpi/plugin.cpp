@@ -1,10 +1,19 @@
 #include "engine/ranks/mpi/plugin.h"
 
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <mpi.h>
 #include <sstream>
 #include <string>
+
+#ifdef OPEN_MPI
+// Open MPI 5 has them. A plugin that was built with an earlier one finds them when it runs with a later one.
+extern "C" {
+int MPIX_Comm_revoke(MPI_Comm) __attribute__((weak));
+int MPIX_Comm_shrink(MPI_Comm, MPI_Comm*) __attribute__((weak));
+}
+#endif
 
 namespace {
 
@@ -41,7 +50,38 @@ std::string library_name() {
     return name;
 }
 
+#ifdef OPEN_MPI
+bool can_shrink() {
+    const char* const enabled = std::getenv("OMPI_MCA_mpi_ft_enable"); // by mpirun --with-ft ulfm
+    return enabled != nullptr && (std::string(enabled) == "1" || std::string(enabled) == "true") &&
+           MPIX_Comm_revoke != nullptr && MPIX_Comm_shrink != nullptr;
+}
+
+const char* revoke() { return check(MPIX_Comm_revoke(ranks)); }
+
+const char* shrink(int* rank, int* size) {
+    MPI_Comm left = MPI_COMM_NULL;
+    if (const char* const error = check(MPIX_Comm_shrink(ranks, &left))) return error;
+    ranks = left; // the old one stays: freeing it would wait for the ranks that are gone
+    if (const char* const error = check(MPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN))) return error;
+    if (const char* const error = check(MPI_Comm_rank(ranks, rank))) return error;
+    return check(MPI_Comm_size(ranks, size));
+}
+
+/// The launcher learns of a process that a signal kills. Ranks must find out themselves that one hangs.
+void watch_each_other() {
+    setenv("OMPI_MCA_mpi_ft_detector", "true", 0);
+    setenv("OMPI_MCA_mpi_ft_detector_timeout", "20", 0); // s, as CourierOptions::silence
+}
+#else
+bool can_shrink() { return false; }
+const char* revoke() { return fail("it cannot go on without a rank"); }
+const char* shrink(int*, int*) { return revoke(); }
+void watch_each_other() {}
+#endif
+
 const char* begin(int* rank, int* size, char* library, std::size_t room) {
+    if (can_shrink()) watch_each_other();
     int granted = MPI_THREAD_SINGLE;
     if (const char* const error = check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &granted)))
         return error;
@@ -96,6 +136,7 @@ const char* test(void** transfer, std::size_t* received) {
     MPI_Status status;
     const char* const failure = check(MPI_Test(request, &ended, &status));
     if (failure == nullptr && ended == 0) return nullptr;
+    if (failure != nullptr && *request != MPI_REQUEST_NULL) return failure; // it may still move
     delete request;
     *transfer = nullptr;
     if (failure != nullptr || received == nullptr) return failure;
@@ -105,7 +146,8 @@ const char* test(void** transfer, std::size_t* received) {
     return nullptr;
 }
 
-const TowersMpiPlugin calls = {TOWERS_MPI_PLUGIN_VERSION, begin, end, send, receive, test};
+const TowersMpiPlugin calls = {
+    TOWERS_MPI_PLUGIN_VERSION, begin, end, send, receive, test, can_shrink, revoke, shrink};
 
 } // namespace
 

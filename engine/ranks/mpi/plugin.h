@@ -6,7 +6,7 @@
 
 extern "C" {
 
-enum { TOWERS_MPI_PLUGIN_VERSION = 2 };
+enum { TOWERS_MPI_PLUGIN_VERSION = 3 };
 
 /// All functions return null, or what went wrong as text that stays until the next call. One thread at a time
 /// may call them.
@@ -18,9 +18,15 @@ struct TowersMpiPlugin {
     const char* (*end)(); ///< finalizes; waits for all ranks
     const char* (*send)(const void* bytes, std::size_t count, int to, int tag, void** transfer);
     const char* (*receive)(void* into, std::size_t count, int from, int tag, void** transfer);
-    /// If the transfer has ended or failed, frees it and makes it null. `received`: the bytes of a message
-    /// received.
+    /// If the transfer has ended, also by a failure, frees it and makes it null. `received`: the bytes of a
+    /// message received.
     const char* (*test)(void** transfer, std::size_t* received);
+    /// Whether the launcher lets ranks go on without one that is gone, as Open MPI's with --with-ft ulfm.
+    bool (*can_shrink)();
+    /// Lets all transfers fail, on all ranks.
+    const char* (*revoke)();
+    /// After revoke(): waits for all ranks that are not gone, and continues with them alone.
+    const char* (*shrink)(int* rank, int* size);
 };
 
 const TowersMpiPlugin* towers_mpi_plugin();
