@@ -179,9 +179,13 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     const std::lock_guard lock(mutex_);
     if (meets_) return void(gone_ = gone);
     const bool is_first_lost = gone.rank == 0 && !gone.code && !is_first();
+    const bool can_shrink = transport_->can_shrink() && !gone.code;
+    // A launcher that lets the others go on would wait for one that hangs.
+    if (can_shrink && gone.rank != world_.rank()) world_.courier().kill_process(gone.rank);
     if (is_first_lost) end_without(gone, 1);
-    if (gone.code || stop_ || !transport_->can_shrink()) end_without(gone);
-    if (const unsigned first = make_next(gone); first > 0) end_without(PeerGone(0, "it is gone"), first);
+    if (!can_shrink || stop_) end_without(gone);
+    if (const unsigned first = make_next(gone); first > 0)
+        end_without(PeerGone(0, "it has ended or does not answer"), first);
     if (is_first() && run_.empty()) end_without(gone);
 }
 
@@ -195,12 +199,14 @@ unsigned Ranks::make_next(const PeerGone& gone) {
         std::vector<unsigned> still;
         for (const unsigned rank : left) still.push_back(there[rank]);
         there = still;
-        if (there[0] != 0) return there[0];
         std::vector<std::string> lost;
-        for (unsigned rank = 0; rank < world_.size(); ++rank)
-            if (std::ranges::find(there, rank) == there.end())
-                lost.push_back(
-                    fmt::format("{}: {}", world_.name(rank), rank == gone.rank ? gone.what() : "it is gone"));
+        for (unsigned rank = 0; rank < world_.size(); ++rank) {
+            if (std::ranges::find(there, rank) != there.end()) continue;
+            world_.courier().kill_process(rank);
+            lost.push_back(fmt::format("{}: {}", world_.name(rank),
+                                       rank == gone.rank ? gone.what() : "it has ended or does not answer"));
+        }
+        if (there[0] != 0) return there[0];
         if (lost.empty()) end_without(gone); // this rank does not hear from one that others hear from
         try {
             next_.reset(new Ranks(transport_, stop_, Left{fmt::format("{}", fmt::join(lost, "; ")), run_}));

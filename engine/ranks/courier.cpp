@@ -41,15 +41,6 @@ int open_process(int pid) {
 #endif
 }
 
-/// A process that hangs would keep a launcher from ending that lets the others go on.
-void kill_process(int process) {
-#ifdef SYS_pidfd_send_signal
-    syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
-#else
-    (void)process;
-#endif
-}
-
 bool has_ended_process(int process) {
     pollfd ended{process, POLLIN, 0};
     return poll(&ended, 1, 0) > 0;
@@ -159,6 +150,14 @@ void Courier::wake() {
 void Courier::watch_process(unsigned peer, int pid) {
     const std::lock_guard lock(mutex_);
     if (const int process = open_process(pid); process >= 0) peers_.at(peer).process = process;
+}
+
+void Courier::kill_process([[maybe_unused]] unsigned peer) {
+    const std::lock_guard lock(mutex_);
+#ifdef SYS_pidfd_send_signal
+    if (const int process = peers_.at(peer).process; process >= 0)
+        syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
+#endif
 }
 
 void Courier::tell_failure(int code, const std::string& line) {
@@ -350,10 +349,8 @@ void Courier::look_after_peers() {
         if (beats && !closing_ && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
         if (peer.process >= 0 && has_ended_process(peer.process) && peer.seen_ended++ > 0)
             throw PeerGone(i, "its process has ended"); // its last messages have had time to come
-        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_) {
-            if (peer.process >= 0 && transport_->can_shrink()) kill_process(peer.process);
+        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
             throw PeerGone(i, fmt::format("it has not answered for {:.0f} s", silent.count()));
-        }
     }
 }
 

@@ -117,6 +117,8 @@ public:
 
     /// A peer on this machine is gone when this process is.
     void watch_process(unsigned peer, int pid);
+    /// Kills a process that is watched, such as one that hangs.
+    void kill_process(unsigned peer);
     /// Tells the peers that this rank ends, with which code and why, and is deaf to what they do then. Waits
     /// until that has left, but not long.
     void tell_failure(int code, const std::string& line);
