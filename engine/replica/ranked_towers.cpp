@@ -352,14 +352,16 @@ bool RankedTowers::hear(const std::function<void()>& own) {
 
 void RankedTowers::take_facts() {
     courier_.send_all(Topic::command, order(Order::facts).take());
-    facts_ = facts_of_own(*own_);
-    for (const Bytes& answer : answers())
-        for (Reader reader(answer); reader.has_more();) facts_.push_back(get_facts(reader));
-    for (std::size_t i = 0; i < facts_.size(); ++i) {
+    std::vector<TowerFacts> facts = facts_of_own(*own_);
+    for (const Bytes& answer :
+         answers()) // throws if a rank is gone; who reports the end still asks for facts
+        for (Reader reader(answer); reader.has_more();) facts.push_back(get_facts(reader));
+    for (std::size_t i = 0; i < facts.size(); ++i) {
         const unsigned rank = ranks_.rank_of(i);
-        facts_[i].name = facts_[i].info.id = fmt::format("{}/{}", rank, facts_[i].info.id);
-        facts_[i].host = ranks_.hosts[rank];
+        facts[i].name = facts[i].info.id = fmt::format("{}/{}", rank, facts[i].info.id);
+        facts[i].host = ranks_.hosts[rank];
     }
+    facts_ = std::move(facts);
 }
 
 void RankedTowers::take(std::span<const Share> given) {
