@@ -205,7 +205,7 @@ int lead(const BenchFlags& flags, const std::vector<std::string>& lines, Ranks& 
     if (!flags.json.empty()) check_output(flags.json);
     const std::vector<std::string> towers = ranks.gather_towers(options.towers, lines);
     options.shares = shares_of(flags, towers.size());
-    ranks.tell({{"towers", towers}});
+    ranks.tell({{"towers", towers}, {"shares", options.shares}});
     std::optional<RanksReport> report = bench_ranks(options, ranks.world(), ranks.towers(), towers);
     report->towers_version = TOWERS_VERSION;
     report->launcher = launched()->launcher;
@@ -219,8 +219,9 @@ void follow(const BenchFlags& flags, const std::vector<std::string>& lines, Rank
     BenchOptions options = options_for(flags, ranks);
     options.progress = {};
     ranks.tell_towers(options.towers, lines);
-    const std::vector<std::string> towers = ranks.receive()["towers"];
-    options.shares = shares_of(flags, towers.size());
+    const nlohmann::json told = ranks.receive();
+    const std::vector<std::string> towers = told["towers"];
+    options.shares = told["shares"].get<std::vector<double>>();
     bench_ranks(options, ranks.world(), ranks.towers(), towers);
     ranks.receive();
 }
@@ -299,10 +300,15 @@ void add_bench(CLI::App& app, Action& chosen) {
     add_device_flags(*command, flags->open);
     command->callback([flags, command, &chosen] {
         chosen = [flags, command] {
-            const std::vector<std::string> lines = common_lines(*command);
+            std::vector<std::string> lines = common_lines(*command);
+            const auto lines_with_recipe = [&] {
+                lines.push_back(fmt::format("a recipe of checksum {}",
+                                            find_recipe(flags->settings.recipe, flags->set).checksum));
+                return lines;
+            };
             return run_on_ranks(
-                [&](Ranks* ranks) { return ranks ? lead(*flags, lines, *ranks) : run(*flags); },
-                [&](Ranks& ranks) { follow(*flags, lines, ranks); });
+                [&](Ranks* ranks) { return ranks ? lead(*flags, lines_with_recipe(), *ranks) : run(*flags); },
+                [&](Ranks& ranks) { follow(*flags, lines_with_recipe(), ranks); });
         };
     });
 }

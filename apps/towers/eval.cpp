@@ -20,8 +20,6 @@
 #include "engine/run/test_record.h"
 #include "engine/train/checkpoint.h"
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>

@@ -179,7 +179,8 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     const std::lock_guard lock(mutex_);
     if (meets_) return void(gone_ = gone);
     const bool is_first_lost = gone.rank == 0 && !gone.code && !is_first();
-    const bool can_shrink = transport_->can_shrink() && !gone.code;
+    const bool know_each_other = !world_.ranks().empty();
+    const bool can_shrink = transport_->can_shrink() && !gone.code && know_each_other;
     // A launcher that lets the others go on would wait for one that hangs.
     if (can_shrink && gone.rank != world_.rank()) world_.courier().kill_process(gone.rank);
     if (is_first_lost) end_without(gone, 1);
@@ -195,7 +196,12 @@ unsigned Ranks::make_next(const PeerGone& gone) {
     std::vector<unsigned> there(world_.size()); // by the ranks of this world
     std::iota(there.begin(), there.end(), 0u);
     while (true) {
-        const std::vector<unsigned> left = transport_->shrink([&] { end_without(gone); });
+        std::vector<unsigned> left;
+        try {
+            left = transport_->shrink([&] { end_without(gone); });
+        } catch (const TransportError&) {
+            end_without(gone);
+        }
         std::vector<unsigned> still;
         for (const unsigned rank : left) still.push_back(there[rank]);
         there = still;
@@ -211,7 +217,8 @@ unsigned Ranks::make_next(const PeerGone& gone) {
         try {
             next_.reset(new Ranks(transport_, stop_, Left{fmt::format("{}", fmt::join(lost, "; ")), run_}));
             return 0;
-        } catch (const PeerGone&) { // one more is gone
+        } catch (const PeerGone& its) { // one more is gone, unless it says that the job ends
+            if (its.code) end_without(its);
         }
     }
 }

@@ -148,15 +148,18 @@ Machine this_machine() {
 
 /// The machines of all ranks, seen from the first.
 Machine machines_of(Ranks& ranks, const TrainFlags& flags) {
-    return {
-        .select =
-            [&ranks, &flags](const std::string& backend, const std::string& towers, const OpenOptions& open) {
-                return ranks.gather_towers(ranks.own_towers(backend, towers, open),
-                                           common_lines(given_by(flags)));
-            },
-        .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
-            return {ids_of(before), ""};
-        }};
+    const auto kept = std::make_shared<std::vector<std::string>>(); // the others tell it once
+    return {.select =
+                [&ranks, &flags, kept](const std::string& backend, const std::string& towers,
+                                       const OpenOptions& open) {
+                    if (kept->empty())
+                        *kept = ranks.gather_towers(ranks.own_towers(backend, towers, open),
+                                                    common_lines(given_by(flags)));
+                    return *kept;
+                },
+            .find = [](std::span<const DeviceRecord> before, const OpenOptions&) -> FoundAgain {
+                return {ids_of(before), ""};
+            }};
 }
 
 /// Says what of the model of --init does not begin as in that file.
@@ -203,6 +206,11 @@ public:
             if (ranks_ != nullptr && traces()) ranks_->gather_traces(*trace_.trace);
             if (ranks_ != nullptr) ranks_->when_gone(nullptr);
             directory_.reset();
+        } catch (const PeerGone&) { // the ranks that are left go on, in another Training
+            if (terminal_) terminal_->finish();
+            ranks_->when_gone(nullptr);
+            directory_.reset();
+            throw;
         } catch (const DeviceError& error) {
             start_over_without(error); // else the run that has not begun would be reported
             write_what_is_there();
@@ -257,6 +265,7 @@ void Training::give_up(const DeviceError& error) {
 }
 
 void Training::write_what_is_there() {
+    if (ranks_ != nullptr) ranks_->when_gone(nullptr); // it uses the directory
     if (terminal_) terminal_->finish();
     write_trace_of_failed(trace_);
     directory_.reset();

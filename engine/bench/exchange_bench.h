@@ -5,7 +5,6 @@
 #include "engine/recipes/recipe.h"
 #include "engine/reduce/ranked_reducer.h"
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -52,12 +52,15 @@ class OwnBenchOnCall {
 public:
     OwnBenchOnCall(OwnBench& bench, Courier& courier) : courier_(courier) {
         courier_.on(Topic::bench, [this, &bench](unsigned, const Bytes& message) {
+            worker_.wait(); // it has answered, but may not have returned
             task_ = [this, &bench, what = to_json(message).get<std::string>()] {
                 json answer;
                 try {
                     answer = {{"figures", bench.measure(what)}};
                 } catch (const std::exception& error) {
                     answer = {{"error", error.what()}};
+                } catch (...) {
+                    answer = {{"error", "something went wrong"}};
                 }
                 courier_.send(0, Topic::bench, to_bytes(answer));
             };

@@ -1,5 +1,7 @@
 #include "engine/ranks/courier.h"
 
+#include "backends/watched_device.h"
+
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -73,9 +75,10 @@ void Courier::end() {
 
 Courier::~Courier() {
     end();
-    transport_.reset(); // before the memory of transfers that have not ended, because a peer is gone
     for (const Peer& peer : peers_)
         if (peer.process >= 0) ::close(peer.process);
+    // Transfers that have not ended, because a peer is gone, may still use this memory.
+    if (gone_) keep_for_ever(std::make_shared<std::vector<Peer>>(std::move(peers_)));
 }
 
 void Courier::send(unsigned to, Topic topic, Bytes bytes) {
@@ -377,7 +380,10 @@ bool Courier::has_ended() {
 void Courier::lose(const PeerGone& gone) {
     {
         const std::lock_guard lock(mutex_);
-        if (told_failure_) return changed_.notify_all();
+        if (told_failure_) { // and whoever waits until that has left need not
+            gone_ = gone;
+            return changed_.notify_all();
+        }
     }
     {
         const std::lock_guard moving(moving_);  // none of the work is removed meanwhile

@@ -714,6 +714,8 @@ TEST_CASE("the choices of all ranks' devices are kept with the run and come back
             const Arguments tune{"--shares", "even", "--tune", "quick"};
             check_started(run(under(mpi, 2, its.flags(run_path, "cpu", steps) + tune + more)));
         };
+        train_to(its / "first", 1); // measures what the others find in the cache
+        fs::remove_all(its / "first");
         train_to(whole, 4);
         train_to(parts, 2);
         fs::remove_all(its / "cache");
