@@ -755,17 +755,17 @@ TEST_CASE("a trace has the towers of all ranks, on one clock") {
                 steps[event.at("args").at("step")] = {begin, begin + duration};
             }
         CHECK(steps.size() == 2);
-        unsigned its_kernels = 0, averages = 0;
+        unsigned its_kernels = 0, within = 0, averages = 0;
         for (const auto& event : trace.at("traceEvents")) {
             if (is_on(event, "host of rank 1 (")) ++averages;
             if (!is_on(event, "tower_1: 1/cpu (") || event.at("cat") != "device") continue;
             ++its_kernels;
             const double begin = event.at("ts"), duration = event.at("dur");
             const auto& [from, to] = steps.at(event.at("args").at("step"));
-            CHECK(begin > from - 5e3);
-            CHECK(begin + duration < to + 5e3);
+            within += begin > from - 5e3 && begin + duration < to + 5e3;
         }
         CHECK(its_kernels > 20);
+        CHECK(within > .9 * its_kernels); // rank 0 does not wait for its last copies
         CHECK(averages > 2);
     }
 }
