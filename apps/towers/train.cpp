@@ -299,7 +299,8 @@ TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
     open.stop = &stop_requested;
     std::optional<TrainerOptions::Ranks> of_ranks;
     if (ranks != nullptr)
-        of_ranks.emplace(ranks->world().courier(), ranks->towers(), parse_wire(settings.wire));
+        of_ranks.emplace(
+            TrainerOptions::Ranks{ranks->world().courier(), ranks->towers(), parse_wire(settings.wire)});
     return {.towers = run.towers,
             .global_batch = run.global_batch,
             .shares = run.shares,

@@ -231,7 +231,7 @@ std::optional<RanksReport> bench_ranks(const BenchOptions& options, World& world
     const auto first = shares.begin() + std::ptrdiff_t(ranks.first(world.rank()));
     OwnBench own(options, {first, first + std::ptrdiff_t(ranks.counts[world.rank()])}, recipe, data);
     TrainerOptions training = bench_training(towers, global, options.shares, options.open);
-    training.ranks.emplace(world.courier(), ranks);
+    training.ranks.emplace(TrainerOptions::Ranks{world.courier(), ranks});
     if (world.rank() > 0) {
         const OwnBenchOnCall on_call(own, world.courier());
         Trainer(recipe, training, data).follow(nullptr);

@@ -78,7 +78,9 @@ TEST_CASE("the model predicts layouts to which it was not fitted") {
     const MeasuredLayout four[] = {measured(4, small, 1, 61.9), measured(4, small, 10, 64.2),
                                    measured(4, small, 100, 104), measured(4, large, 1, 1320)};
     const auto check = [](const NetworkCosts& costs, std::span<const MeasuredLayout> all, double within) {
-        for (const auto& [layout, seconds] : all) {
+        for (const MeasuredLayout& its : all) {
+            const RankLayout& layout = its.layout;
+            const double seconds = its.seconds;
             INFO(layout.ranks, " ranks ", layout.bytes, " bytes ", layout.step, " s: measured ", seconds,
                  ", model ", predicted_step(costs, layout));
             CHECK(std::abs(predicted_step(costs, layout) / seconds - 1) < within);
