@@ -13,6 +13,7 @@
 #include "engine/data/formats.h"
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
+#include "engine/ranks/message.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
@@ -20,10 +21,10 @@
 #include "engine/run/test_record.h"
 #include "engine/train/checkpoint.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
@@ -184,27 +185,14 @@ DataRequest request_in(const nlohmann::json& message, const EvalFlags& flags) {
     return request;
 }
 
-/// The predictions of a rank's batches, of those of all records.
-std::vector<Prediction> part_of(std::span<const Prediction> predictions, const Dealing& dealing,
-                                unsigned batch) {
-    std::vector<Prediction> part;
-    dealing.for_each(predictions.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
-        const auto its = predictions.subspan(begin, end - begin);
-        part.insert(part.end(), its.begin(), its.end());
-    });
-    return part;
-}
-
 /// Puts the predictions of other ranks' batches in their places.
 void gather(std::span<Prediction> predictions, Ranks& ranks, unsigned batch) {
     for (unsigned rank = 1; rank < ranks.world().size(); ++rank) {
-        const Bytes bytes = ranks.world().courier().receive(rank, Topic::answer);
-        const std::byte* next = bytes.data();
+        const Bytes message = ranks.world().courier().receive(rank, Topic::answer);
+        Reader reader(message);
         dealing_of(ranks, rank)
             .for_each(predictions.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
-                const auto its = predictions.subspan(begin, end - begin);
-                std::memcpy(its.data(), next, its.size_bytes());
-                next += its.size_bytes();
+                std::ranges::copy(reader.get<Prediction>(end - begin), predictions.subspan(begin).begin());
             });
     }
 }
@@ -222,10 +210,12 @@ void follow(EvalFlags& flags, Ranks& ranks) {
         }
         const std::vector<Prediction> predictions =
             evaluate(loaded->evaluators, receive_variables(ranks), own_dealing(ranks));
-        const std::vector<Prediction> own =
-            part_of(predictions, own_dealing(ranks), loaded->evaluators[0].batch());
-        const auto bytes = std::as_bytes(std::span(own));
-        ranks.world().courier().send(0, Topic::answer, {bytes.begin(), bytes.end()});
+        Writer message;
+        own_dealing(ranks).for_each(predictions.size(), loaded->evaluators[0].batch(),
+                                    [&](std::uint64_t begin, std::uint64_t end) {
+                                        message.put(std::span(predictions).subspan(begin, end - begin));
+                                    });
+        ranks.world().courier().send(0, Topic::answer, message.take());
     }
 }
 

@@ -1,8 +1,9 @@
 #include "apps/towers/model_on_ranks.h"
 
 #include "apps/towers/start_over.h"
+#include "engine/ranks/message.h"
 
-#include <cstring>
+#include <cstdint>
 #include <string>
 
 namespace towers {
@@ -20,31 +21,31 @@ std::vector<std::string> take_devices(Ranks* ranks, const std::string& backend, 
 }
 
 nlohmann::json to_message(const ModelOnRanks& model) {
-    return {{"recipe", {{"name", model.recipe.name}, {"text", model.recipe.text}}},
+    return {{"recipe", to_message(model.recipe)},
             {"precision", name_of(model.open.precision)},
             {"round_operands", model.open.round_operands},
             {"batch", model.batch}};
 }
 
 ModelOnRanks model_in(const nlohmann::json& message, const OpenOptions& open) {
-    const nlohmann::json& recipe = message["recipe"];
-    ModelOnRanks model{parse_recipe(recipe["name"], recipe["text"], "the recipe of rank 0"), open,
-                       message["batch"]};
+    ModelOnRanks model{recipe_in(message["recipe"]), open, message["batch"]};
     model.open.precision = precision_of(message["precision"].get<std::string>()).value();
     model.open.round_operands = message["round_operands"];
     return model;
 }
 
 void send_variables(Ranks& ranks, std::span<const float> variables) {
-    const auto bytes = std::as_bytes(variables);
-    ranks.world().courier().send_all(Topic::state, {bytes.begin(), bytes.end()});
+    Writer message;
+    message.put(std::uint64_t(variables.size()));
+    message.put(variables);
+    ranks.world().courier().send_all(Topic::state, message.take());
 }
 
 std::vector<float> receive_variables(Ranks& ranks) {
-    const Bytes bytes = ranks.world().courier().receive(0, Topic::state);
-    std::vector<float> variables(bytes.size() / sizeof(float));
-    std::memcpy(variables.data(), bytes.data(), bytes.size());
-    return variables;
+    const Bytes message = ranks.world().courier().receive(0, Topic::state);
+    Reader reader(message);
+    const std::span<const float> variables = reader.get<float>(reader.get<std::uint64_t>());
+    return {variables.begin(), variables.end()};
 }
 
 Dealing dealing_of(Ranks& ranks, unsigned rank) {

@@ -111,14 +111,19 @@ std::vector<std::string> common_lines(const CLI::App& command) {
     return lines;
 }
 
+json to_message(const Recipe& recipe) { return {{"name", recipe.name}, {"text", recipe.text}}; }
+
+Recipe recipe_in(const json& message) {
+    return parse_recipe(message["name"], message["text"], "the recipe of rank 0");
+}
+
 TrainFlags flags_to_go_on(const TrainFlags& flags, const Left& left) {
     TrainFlags its = flags;
-    if (!flags.config.empty()) {
-        its.settings = read_settings(flags.config);
-        replace(its.settings.values, flags.settings);
-        its.settings.names.insert(flags.settings.names.begin(), flags.settings.names.end());
-        its.config.clear();
-    }
+    const Given given = given_by(flags);
+    its.settings = given.file;
+    replace(its.settings.values, given.flags);
+    its.settings.names.insert(given.flags.names.begin(), given.flags.names.end());
+    its.config.clear();
     std::erase_if(its.settings.names, [&](const std::string& name) {
         return !own_flags.contains(name) ||
                (name == "shares" && !fits_any_towers(its.settings.values.shares));
@@ -154,13 +159,12 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
 
 Ranks::Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left)
     : transport_(std::move(transport)), stop_(stop), left_(std::move(left)), run_(left_ ? left_->run : ""),
-      meets_(left_.has_value()),
       world_(transport_, courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
              fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION, kernels_version(),
                          engine_version())) {
     world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
     const std::lock_guard lock(mutex_);
-    meets_ = false;
+    have_met_ = true;
     if (gone_) throw PeerGone(*gone_);
 }
 
@@ -177,10 +181,9 @@ void Ranks::can_go_on(std::filesystem::path run) {
 /// On the communication thread.
 void Ranks::peer_is_gone(const PeerGone& gone) {
     const std::lock_guard lock(mutex_);
-    if (meets_) return void(gone_ = gone);
+    if (left_ && !have_met_) return void(gone_ = gone); // whoever makes this tries again
     const bool is_first_lost = gone.rank == 0 && !gone.code && !is_first();
-    const bool know_each_other = !world_.ranks().empty();
-    const bool can_shrink = transport_->can_shrink() && !gone.code && know_each_other;
+    const bool can_shrink = transport_->can_shrink() && !gone.code && have_met_;
     // A launcher that lets the others go on would wait for one that hangs.
     if (can_shrink && gone.rank != world_.rank()) world_.courier().kill_process(gone.rank);
     if (is_first_lost) end_without(gone, 1);
@@ -235,12 +238,10 @@ void Ranks::end(int code) {
 
 /// Ends the program. The lowest rank that is left says what happened.
 void Ranks::end_without(const PeerGone& gone, unsigned speaker) {
-    const bool is_known =
-        gone.rank < world_.ranks().size(); // else the ranks are just getting to know each other
     const int code = gone.code.value_or(work_failed);
     if (next_) next_->world_.courier().tell_failure(code, "");
     if (world_.rank() != speaker) end_after_the_speaker(code);
-    const std::string name = is_known ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
+    const std::string name = have_met_ ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
     const std::string way_on = end_ ? end_() : "";
     report(code, fmt::format("{}: {}{}", name, gone.what(), way_on));
     // A launcher that learns of the end before it has read the line may drop it.
@@ -248,16 +249,12 @@ void Ranks::end_without(const PeerGone& gone, unsigned speaker) {
     end_at_once(code);
 }
 
-std::vector<std::string> Ranks::dealt(const std::vector<std::string>& devices) const {
-    return dealt_to(world_.local_rank(), world_.local_ranks(), devices);
-}
-
 std::vector<std::string> Ranks::own_towers(const std::string& backend, const std::string& towers,
                                            const OpenOptions& open) const {
     const bool of_all_ranks = towers.find('/') != towers.npos;
     const bool says = !of_all_ranks && !(backend.empty() && towers.empty());
-    const std::vector<std::string> its =
-        says ? choose_towers(backend, towers, open) : dealt(choose_towers("", "", open));
+    std::vector<std::string> its = choose_towers(says ? backend : "", says ? towers : "", open);
+    if (!says) its = dealt_to(world_.local_rank(), world_.local_ranks(), its);
     work_begins(); // MPI does not survive a new start of the program
     return its;
 }
@@ -306,7 +303,7 @@ json Ranks::receive() {
 
 void Ranks::tell_run(const ResolvedRun& run) {
     json message{{"settings", write_settings(run.settings, Settings::all)},
-                 {"recipe", {{"name", run.recipe.name}, {"text", run.recipe.text}}},
+                 {"recipe", to_message(run.recipe)},
                  {"towers", run.towers},
                  {"global_batch", run.global_batch},
                  {"traced_steps", run.traced_steps}};
@@ -331,7 +328,7 @@ ResolvedRun Ranks::receive_run(const Given& given, const OpenOptions& open) {
     run.open.threads = threads_for(own.threads);
     if (given.gives("readers")) settings.readers = own.readers;
     if (given.gives("feed")) settings.feed = own.feed;
-    run.recipe = parse_recipe(told["recipe"]["name"], told["recipe"]["text"], "the recipe of rank 0");
+    run.recipe = recipe_in(told["recipe"]);
     freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);
     run.towers = told["towers"].get<std::vector<std::string>>();
@@ -384,8 +381,8 @@ void Ranks::gather_traces(Trace& trace) {
             clock.begins(0, asked, its);
             clock.ends(0, its, host_seconds(Clock::now()));
         }
-        const Bytes text = courier.receive(rank, Topic::setup);
-        trace.add({reinterpret_cast<const char*>(text.data()), text.size()}, clock);
+        const Bytes message = courier.receive(rank, Topic::setup);
+        trace.add(Reader(message).text(), clock);
     }
 }
 
@@ -395,9 +392,9 @@ void Ranks::send_trace(const Trace& trace) {
         courier.receive(0, Topic::setup);
         courier.send(0, Topic::setup, to_bytes(host_seconds(Clock::now())));
     }
-    const std::string text = trace.to_json();
-    const auto bytes = std::as_bytes(std::span(text));
-    courier.send(0, Topic::setup, {bytes.begin(), bytes.end()});
+    Writer message;
+    message.put(std::string_view(trace.to_json()));
+    courier.send(0, Topic::setup, message.take());
 }
 
 void Ranks::tell_end() { world_.courier().send_all(Topic::setup, to_bytes(nullptr)); }

@@ -32,6 +32,10 @@ void check_alone(const std::string& command);
 std::vector<std::string> common_lines(const Given& given);
 std::vector<std::string> common_lines(const CLI::App& command);
 
+/// A recipe in what rank 0 tells the others.
+nlohmann::json to_message(const Recipe& recipe);
+Recipe recipe_in(const nlohmann::json& message);
+
 /// What the ranks that are left go on with when others are lost.
 struct Left {
     std::string lost;          ///< who is gone, and how
@@ -116,7 +120,6 @@ private:
     void peer_is_gone(const PeerGone& gone);
     unsigned make_next(const PeerGone& gone);
     [[noreturn]] void end_without(const PeerGone& gone, unsigned speaker = 0);
-    std::vector<std::string> dealt(const std::vector<std::string>& devices) const;
 
     const std::shared_ptr<Transport> transport_;
     std::atomic<bool>& stop_;
@@ -125,7 +128,7 @@ private:
     std::function<std::string()> end_;
     std::filesystem::path run_;
     std::unique_ptr<Ranks> next_;
-    bool meets_ = false;           ///< whoever makes it tries again when a peer is gone
+    bool have_met_ = false;        ///< until then the communication thread must not use `world_`
     std::optional<PeerGone> gone_; ///< meanwhile
     World world_;                  // its thread uses the others
     TowerRanks towers_;
