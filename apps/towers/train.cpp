@@ -198,7 +198,10 @@ public:
                 resolved_->open.threads = ranks_->threads_for(resolved_->open.threads);
                 if (traces()) resolved_->traced_steps = trace_.trace->most_steps();
                 ranks_->tell_run(*resolved_);
-            } else if (parse_wire(resolved_->settings.wire) != Wire::fp32) {
+                if (rounds() && std::ranges::count(ranks_->world().hosts(), 0u) == ranks_->world().size())
+                    spdlog::warn("--wire {} changes nothing among ranks of one host, which exchange float32",
+                                 resolved_->settings.wire);
+            } else if (rounds()) {
                 spdlog::warn("--wire {} changes nothing in a run of one process, which sends no gradients",
                              resolved_->settings.wire);
             }
@@ -232,6 +235,7 @@ public:
     }
 
 private:
+    bool rounds() const { return parse_wire(resolved_->settings.wire) != Wire::fp32; }
     bool traces() const { return !trace_.path.empty(); }
     void open_and_train();
     TrainerOptions trainer_options();
@@ -299,8 +303,8 @@ TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
     open.stop = &stop_requested;
     std::optional<TrainerOptions::Ranks> of_ranks;
     if (ranks != nullptr)
-        of_ranks.emplace(
-            TrainerOptions::Ranks{ranks->world().courier(), ranks->towers(), parse_wire(settings.wire)});
+        of_ranks.emplace(TrainerOptions::Ranks{
+            ranks->world().courier(), ranks->towers(), {parse_wire(settings.wire), ranks->world().hosts()}});
     return {.towers = run.towers,
             .global_batch = run.global_batch,
             .shares = run.shares,

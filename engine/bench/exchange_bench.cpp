@@ -9,15 +9,16 @@
 
 namespace towers {
 
-ExchangeBench::ExchangeBench(const Recipe& recipe, Courier& courier, unsigned threads)
+ExchangeBench::ExchangeBench(const Recipe& recipe, World& world, unsigned threads)
     : layout_(layout_of(recipe)), buckets_(make_buckets(layout_, bucket_bytes(layout_))),
       memory_(open_host_device({.threads = 1})),
       gradients_(memory_->allocate(layout_.variable_bytes, Memory::staging)),
       parameters_(memory_->allocate(layout_.trained_bytes, Memory::staging)) {
     std::ranges::fill(gradients_.host<float>(), 1e-3f);
     reducer_ = std::make_unique<RankedReducer>(
-        courier, Wire::fp32, OpenOptions{.threads = reducer_threads(threads, layout_)},
-        Milestones::Spin::zero(), UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
+        world.courier(), RankLinks{.hosts = world.hosts()},
+        OpenOptions{.threads = reducer_threads(threads, layout_)}, Milestones::Spin::zero(),
+        UpdateSpec{.layout = &layout_, .optimizer = recipe.optimizer.get()},
         std::vector<StagedByTower>{{gradients_.host<float>(), parameters_.host<float>()}}, buckets_);
 }
 

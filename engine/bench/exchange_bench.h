@@ -3,6 +3,7 @@
 
 #include "engine/ranks/courier.h"
 #include "engine/recipes/recipe.h"
+#include "engine/ranks/world.h"
 #include "engine/reduce/ranked_reducer.h"
 
 #include <memory>
@@ -15,7 +16,7 @@ namespace towers {
 class ExchangeBench {
 public:
     /// Of all gradients of the recipe's model, with `threads` threads for the sums.
-    ExchangeBench(const Recipe& recipe, Courier& courier, unsigned threads);
+    ExchangeBench(const Recipe& recipe, World& world, unsigned threads);
 
     /// Exchanges so often, all at once, and times it. The first time it does so, links and caches are cold.
     void repeat(unsigned exchanges);

@@ -98,7 +98,7 @@ struct Exchanges {
 /// On all ranks.
 Exchanges time_exchanges(const BenchOptions& options, const Recipe& recipe, World& world) {
     Courier& courier = world.courier();
-    ExchangeBench bench(recipe, courier, options.settings.threads);
+    ExchangeBench bench(recipe, world, options.settings.threads);
     bench.repeat(3); // links and caches are cold
     unsigned rounds = 0;
     if (world.rank() == 0) {
@@ -231,7 +231,7 @@ std::optional<RanksReport> bench_ranks(const BenchOptions& options, World& world
     const auto first = shares.begin() + std::ptrdiff_t(ranks.first(world.rank()));
     OwnBench own(options, {first, first + std::ptrdiff_t(ranks.counts[world.rank()])}, recipe, data);
     TrainerOptions training = bench_training(towers, global, options.shares, options.open);
-    training.ranks.emplace(TrainerOptions::Ranks{world.courier(), ranks});
+    training.ranks.emplace(TrainerOptions::Ranks{world.courier(), ranks, {.hosts = world.hosts()}});
     if (world.rank() > 0) {
         const OwnBenchOnCall on_call(own, world.courier());
         Trainer(recipe, training, data).follow(nullptr);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <iterator>
@@ -51,6 +52,8 @@ nlohmann::json introduction(const std::string& version) {
 } // namespace
 
 std::string host_name() {
+    if (const char* const given = std::getenv("TOWERS_HOST"); given != nullptr && *given != '\0')
+        return given;
     char name[HOST_NAME_MAX + 1] = {};
     return gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
@@ -84,6 +87,18 @@ World::World(std::shared_ptr<Transport> transport, CourierOptions options, const
             std::ranges::find_first_of(ranks_[i].processors, own.processors) != ranks_[i].processors.end();
     }
     threads_ = std::max(1u, unsigned(own.processors.size()) / std::max(1u, sharing));
+}
+
+std::vector<unsigned> World::hosts() const {
+    std::vector<unsigned> hosts;
+    for (unsigned i = 0; i < size(); ++i) {
+        unsigned first = 0;
+        while (first < i && (ranks_[i].machine.empty() || ranks_[first].machine != ranks_[i].machine ||
+                             ranks_[first].host != ranks_[i].host))
+            ++first;
+        hosts.push_back(first);
+    }
+    return hosts;
 }
 
 std::string World::name(unsigned rank) const { return fmt::format("rank {} ({})", rank, ranks_[rank].host); }

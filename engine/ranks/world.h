@@ -34,6 +34,9 @@ public:
     /// For messages: `rank 1 (host)`.
     std::string name(unsigned rank) const;
 
+    /// By rank: a number of its host, the same for those that share a machine and its name.
+    std::vector<unsigned> hosts() const;
+
     /// Ranks on this machine before this one, and all.
     unsigned local_rank() const { return local_rank_; }
     unsigned local_ranks() const { return local_ranks_; }
@@ -48,7 +51,7 @@ private:
     unsigned local_rank_ = 0, local_ranks_ = 0, threads_ = 1;
 };
 
-/// Of this machine; `?`: it has no name.
+/// Of this machine, unless the environment's TOWERS_HOST names it; `?`: it has no name.
 std::string host_name();
 
 /// What a rank takes of `devices`, the ids that a run alone would take: cards are dealt to the ranks of the

@@ -9,13 +9,19 @@ namespace towers {
 namespace {
 
 constexpr int sums_tag = Courier::first_free_tag, parameters_tag = sums_tag + 1;
-/// Messages of a stream that are on their way at once.
-constexpr std::size_t window = 64;
-
 std::vector<Slice> of(const std::vector<Slice>& slices, unsigned owner) {
     std::vector<Slice> its;
     std::ranges::copy_if(slices, std::back_inserter(its),
                          [owner](const Slice& slice) { return slice.owner == owner; });
+    return its;
+}
+
+std::vector<Slice> collected_by(unsigned rank, const std::vector<Slice>& slices, const Routes& routes) {
+    std::vector<Slice> its;
+    if (routes.ranks_beside(rank).size() == 1) return its;
+    std::ranges::copy_if(slices, std::back_inserter(its), [&](const Slice& slice) {
+        return !routes.share_host(rank, slice.owner) && routes.next(rank, slice.owner) == slice.owner;
+    });
     return its;
 }
 
@@ -39,122 +45,38 @@ struct VoteHead {
 
 } // namespace
 
-bool SliceStream::advance(Transport& transport, std::size_t buckets,
-                          const std::function<std::span<std::byte>(const Slice&)>& memory,
-                          const std::function<void(const Slice&, std::size_t)>& ended) {
-    bool moved = false;
-    while (true) {
-        while (begun_ < slices_.size() && slices_[begun_].bucket < buckets && on_their_way_.size() < window) {
-            const std::span<std::byte> its = memory(slices_[begun_++]);
-            on_their_way_.push_back(
-                {sends_ ? transport.send(peer_, tag_, its) : transport.receive(peer_, tag_, its),
-                 its.size()});
-            moved = true;
-        }
-        if (on_their_way_.empty()) return moved;
-        auto& [transfer, bytes] = on_their_way_.front();
-        if (!transport.test(transfer, sends_ ? nullptr : &bytes)) return moved;
-        ended(slices_[ended_++], bytes);
-        on_their_way_.pop_front();
-        moved = true;
-    }
-}
+/// How many buckets of what a rank sends are ready.
+struct RankedReducer::Gates {
+    std::size_t near_sums, far_sums, near_parameters, far_parameters;
+};
 
-RankSum::RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
-                 std::size_t buckets, std::span<const Slice> slices, unsigned rank, std::size_t rounded)
-    : towers_(std::move(towers)), ready_(buckets), buckets_(buckets, spin) {
-    const bool adds = towers_.size() > 1;
-    if (!adds && (towers_.empty() || rounded == 0)) return;
-    if (adds) {
-        host_ = open_host_device({.threads = 1, .exact_products = host.exact_products});
-        memory_ = host_->allocate(towers_[0].size_bytes(), Memory::staging);
-    }
-    if (rounded > 0) rounded_.emplace(rounded / sizeof(float));
-    for (const Slice& slice : slices) {
-        const auto& [offset, bytes] = slice.range;
-        const bool rounds = offset < rounded && slice.owner != rank;
-        for (std::size_t done = 0; done < bytes && (adds || rounds); done += block_bytes) {
-            blocks_.push_back({{offset + done, std::min(block_bytes, bytes - done)}, slice.bucket, rounds});
-            buckets_.add_block(slice.bucket);
-        }
-        ready_[slice.bucket] = blocks_.size();
-    }
-    const std::size_t most = adds ? cpu_threads(host.threads) : 1; // rounding alone is little work
-    team_ = std::make_unique<Team>(std::clamp<std::size_t>(blocks_.size() / 4, 1, most), spin,
-                                   [this](std::size_t, std::size_t block, std::size_t) { work_on(block); });
-}
-
-void RankSum::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
-    active_.assign(towers.begin(), towers.end());
-    works_ = active_.size() > 1 || (active_.size() == 1 && rounded_);
-    buckets_.restart(works_);
-    if (rounded_) rounded_->begin(numbers.loss_scale);
-    if (works_) team_->begin();
-}
-
-void RankSum::give(std::size_t buckets) {
-    buckets_.give(buckets);
-    if (works_ && buckets > 0) team_->release(ready_[buckets - 1]);
-}
-
-/// Adds up in the order of the towers.
-void RankSum::work_on(std::size_t index) {
-    const Block& block = blocks_[index];
-    if (active_.size() > 1)
-        add_in_order(
-            active_.size(), [&](std::size_t i) { return part(towers_[active_[i]], block.range); },
-            part(memory_.host<float>(), block.range));
-    if (block.rounds) rounded_->round(sums(), block.range);
-    buckets_.count_done(block.bucket);
-}
-
-void RankSum::fail() {
-    if (works_) team_->cancel();
-    buckets_.fail();
-}
-
-void RankSum::end() {
-    if (works_) team_->end();
-}
-
-void RankSum::keep() {
-    if (works_ && rounded_) rounded_->keep();
-}
-
-void RankSum::forget() {
-    if (rounded_) rounded_->forget();
-}
-
-std::span<const float> RankSum::sums() const {
-    if (active_.empty()) return {};
-    return active_.size() == 1 ? towers_[active_[0]] : memory_.host<float>();
-}
-
-RankedReducer::Peer::Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own,
-                          std::size_t rounded)
-    : gradients(bytes_of(own) / sizeof(float)), bfloats(rounded > 0 ? gradients.size() : 0),
-      give(peer, sums_tag, true, messages_of(its, rounded)),
-      take(peer, sums_tag, false, messages_of(own, rounded)),
-      hand_over(peer, parameters_tag, true, messages_of(own)),
-      receive(peer, parameters_tag, false, messages_of(its)) {}
-
-RankedReducer::RankedReducer(Courier& courier, Wire wire, const OpenOptions& host, Milestones::Spin spin,
-                             const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
-                             std::span<const ArenaRange> buckets)
+RankedReducer::RankedReducer(Courier& courier, const RankLinks& links, const OpenOptions& host,
+                             Milestones::Spin spin, const UpdateSpec& spec,
+                             const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
     : courier_(courier), layout_(*spec.layout), buckets_(buckets.size()),
-      rounded_(wire == Wire::bf16 ? layout_.trained_bytes : 0),
+      rounded_(links.wire == Wire::bf16 ? layout_.trained_bytes : 0),
+      routes_(courier.size(), links.hosts),
       slices_(cut_at(layout_.trained_bytes,
                      deal_slices(buckets, courier.size(), spec.optimizer->clip_norm.has_value()))),
+      own_(of(slices_, courier.rank())), collected_(collected_by(courier.rank(), slices_, routes_)),
       towers_(towers), sum_(
                            host, spin,
                            [&] {
-                               std::vector<std::span<const float>> gradients;
+                               std::vector<RankPart::Input> inputs;
                                for (const StagedByTower& tower : towers)
-                                   gradients.emplace_back(tower.gradients);
-                               return gradients;
+                                   inputs.push_back({tower.gradients, false});
+                               return inputs;
                            }(),
-                           buckets.size(), slices_, courier.rank(), rounded_),
-      updater_(host, spin, spec, part_of_this_rank(towers), buckets), complete_(spin), exchanged_(spin) {
+                           buckets.size(), slices_,
+                           rounded_ > 0 && routes_.ranks_beside(courier.rank()).size() == 1
+                               ? [this](const Slice& slice) { return slice.owner != courier_.rank(); }
+                               : std::function<bool(const Slice&)>(),
+                           rounded_),
+      updater_(host, spin, spec, part_of_this_rank(), buckets), complete_(spin), exchanged_(spin) {
+    if (!collected_.empty())
+        host_sum_.emplace(
+            host, spin, inputs_of(near_, {bytes_of(own_), bytes_of(collected_)}), buckets.size(), collected_,
+            rounded_ > 0 ? [](const Slice&) { return true; } : std::function<bool(const Slice&)>(), rounded_);
     courier_.on(Topic::lists, [this](unsigned from, const Bytes& message) { take_lists(from, message); });
     courier_.on(Topic::step_failed, [this](unsigned, const Bytes& message) {
         failed_step_ = std::max(failed_step_.load(), Reader(message).get<std::uint64_t>());
@@ -169,35 +91,83 @@ RankedReducer::~RankedReducer() {
     courier_.on(Topic::step_failed, nullptr);
 }
 
+/// What a rank sends to another one of sums of gradients.
+std::vector<Slice> RankedReducer::given_by(unsigned rank, unsigned to) const {
+    std::vector<Slice> its;
+    std::ranges::copy_if(slices_, std::back_inserter(its), [&](const Slice& slice) {
+        return slice.owner != rank && routes_.next(rank, slice.owner) == to;
+    });
+    return its;
+}
+
+void RankedReducer::add_peer(unsigned peer) {
+    const unsigned rank = courier_.rank();
+    const bool is_near = routes_.share_host(rank, peer), is_input = routes_.next(peer, rank) == rank;
+    const std::vector<Slice> to = given_by(rank, peer), from = given_by(peer, rank);
+    const std::size_t rounded = is_near ? 0 : rounded_;
+    peers_.try_emplace(
+        peer, Peer{.gradients = std::vector<float>(bytes_of(from) / sizeof(float)),
+                   .bfloats = std::vector<Bfloat16>(rounded > 0 ? bytes_of(from) / sizeof(float) : 0),
+                   .give = {peer, sums_tag, true, messages_of(to, rounded)},
+                   .take = {peer, sums_tag, false, messages_of(from, rounded)},
+                   .hand_over = {peer, parameters_tag, true, messages_of(from)},
+                   .receive = {peer, parameters_tag, false, messages_of(to)},
+                   .is_near = is_near,
+                   .is_input = is_input});
+}
+
+/// Sums of these ranks, in their order, then this rank's towers; of the others' this part of what they send.
+std::vector<RankPart::Input> RankedReducer::inputs_of(std::span<const unsigned> ranks, ArenaRange its) const {
+    std::vector<RankPart::Input> inputs;
+    for (const unsigned rank : ranks)
+        if (rank == courier_.rank())
+            inputs.push_back({sum_.of_several(), false});
+        else
+            inputs.push_back({part(std::span<const float>(peers_.at(rank).gradients), its), true});
+    for (const StagedByTower& tower : towers_) inputs.push_back({tower.gradients, false});
+    return inputs;
+}
+
+/// Those of inputs_of() that the step has. A sum of one tower alone is what that tower gives.
+std::vector<std::size_t> RankedReducer::active_inputs(std::span<const unsigned> ranks) const {
+    std::vector<std::size_t> active;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        if (ranks[i] != courier_.rank() || active_.size() > 1)
+            active.push_back(i);
+        else if (active_.size() == 1)
+            active.push_back(ranks.size() + active_[0]);
+    return active;
+}
+
 /// Makes what the peers send, too.
-RankPart RankedReducer::part_of_this_rank(const std::vector<StagedByTower>& towers) {
-    RankPart rank;
-    rank.own = of(slices_, courier_.rank());
-    for (unsigned peer = 0; peer < courier_.size(); ++peer) {
-        if (peer == courier_.rank()) {
-            rank.inputs.push_back({sum_.of_several(), false});
-            continue;
-        }
-        const auto [made, _] = peers_.try_emplace(peer, peer, of(slices_, peer), rank.own, rounded_);
-        rank.inputs.push_back({made->second.gradients, true});
-    }
-    for (const StagedByTower& tower : towers) {
-        rank.inputs.push_back({tower.gradients, false});
-        rank.outputs.push_back(tower.parameters);
+RankPart RankedReducer::part_of_this_rank() {
+    for (unsigned rank = 0; rank < courier_.size(); ++rank) {
+        if (rank != courier_.rank()) add_peer(rank);
+        if (rank == courier_.rank() || peers_.at(rank).is_input) inputs_.push_back(rank);
+        if (routes_.share_host(rank, courier_.rank())) near_.push_back(rank);
     }
     std::size_t place = 0;
-    for (const Slice& slice : messages_of(rank.own, rounded_)) {
-        places_[slice.range.offset] = place;
-        place += slice.range.bytes;
-    }
+    for (const std::vector<Slice>* const slices : {&own_, &collected_})
+        for (const Slice& slice : *slices) {
+            places_[slice.range.offset] = place;
+            place += slice.range.bytes;
+        }
+    RankPart rank{.inputs = inputs_of(inputs_, {0, bytes_of(own_)}), .outputs = {}, .own = own_};
+    for (const StagedByTower& tower : towers_) rank.outputs.push_back(tower.parameters);
     return rank;
+}
+
+/// In Peer::gradients, in bytes, of what is at this offset of the variables.
+std::size_t RankedReducer::place_of(std::size_t offset) const {
+    const auto [begin, place] = *std::prev(places_.upper_bound(offset));
+    return place + (offset - begin);
 }
 
 void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_t> towers) {
     active_.assign(towers.begin(), towers.end());
     for (Milestones* each : {&complete_, &drained_}) each->restart();
     failed_ = spoiled_ = false;
-    given_ = 0;
+    given_ = collected_given_ = 0;
     {
         const std::lock_guard lock(lists_mutex_);
         ++step_;
@@ -208,14 +178,8 @@ void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_
     for (auto& [rank, peer] : peers_)
         for (SliceStream* each : {&peer.give, &peer.take, &peer.hand_over, &peer.receive}) each->restart();
     sum_.begin(numbers, towers);
-    sums_ = sum_.sums();
-    std::vector<std::size_t> inputs; // in the order of the ranks
-    for (unsigned rank = 0; rank < courier_.size(); ++rank)
-        if (rank != courier_.rank() || active_.size() > 1)
-            inputs.push_back(rank);
-        else if (active_.size() == 1)
-            inputs.push_back(courier_.size() + active_[0]);
-    updater_.begin(numbers, inputs, active_);
+    if (host_sum_) host_sum_->begin(numbers, active_inputs(near_));
+    updater_.begin(numbers, active_inputs(inputs_), active_); // in the order of the ranks
     stepping_ = true;
     if (failed_step_ == step_) fail_waiting();
     if (is_gone_) stop();
@@ -236,19 +200,30 @@ Carried::State RankedReducer::advance(Transport& transport) {
     if (!stepping_) return State::idle;
     if (updater_.complete().has_failed() && !failed_) fail();
     bool moved = false;
-    std::size_t arrived = sum_.complete().count(), complete = updater_.complete().count();
+    Gates ready{sum_.complete().count(), 0, 0, updater_.complete().count()};
+    ready.far_sums = host_sum_ ? host_sum_->complete().count() : ready.near_sums;
+    ready.near_parameters = ready.far_parameters;
+    for (const auto& [_, peer] : peers_) // what another host has updated is passed on
+        if (!peer.is_near)
+            ready.near_parameters = std::min(ready.near_parameters, peer.receive.buckets(buckets_));
+    std::size_t arrived = ready.near_sums, arrived_near = ready.near_sums, complete = ready.far_parameters;
     // Each rank begins with another peer, so that not all send to the same one.
     for (unsigned i = 1; i < courier_.size(); ++i) {
         const unsigned rank = (courier_.rank() + i) % courier_.size();
         Peer& peer = peers_.at(rank);
-        moved = send_and_receive(transport, peer) || moved;
+        moved = send_and_receive(transport, peer, ready) || moved;
         arrived = std::min(arrived, peer.take.buckets(buckets_));
+        if (peer.is_near) arrived_near = std::min(arrived_near, peer.take.buckets(buckets_));
         complete = std::min(complete, peer.receive.buckets(buckets_));
     }
     if (!failed_ && !spoiled_) {
         complete_.advance(complete);
         // This thread takes part in the work, so it starts one bucket at a time: other messages may have
         // come.
+        if (host_sum_ && arrived_near > collected_given_) {
+            host_sum_->give(++collected_given_);
+            moved = true;
+        }
         if (arrived > given_) {
             updater_.give(++given_);
             moved = true;
@@ -269,7 +244,7 @@ Carried::State RankedReducer::advance(Transport& transport) {
 }
 
 /// A step that has failed sends empty messages, so that every message that a peer expects comes.
-bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
+bool RankedReducer::send_and_receive(Transport& transport, Peer& peer, const Gates& ready) {
     const bool failed = failed_;
     const auto to_send = [](std::span<const std::byte> its) {
         return std::span(const_cast<std::byte*>(its.data()), its.size()); // a transport only reads it
@@ -278,10 +253,9 @@ bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
     bool moved = peer.take.advance(
         transport, buckets_,
         [&](const Slice& slice) {
-            const ArenaRange place{places_.at(slice.range.offset), slice.range.bytes};
-            return slice.range.offset < rounded_
-                       ? std::as_writable_bytes(part(std::span(peer.bfloats), place))
-                       : std::as_writable_bytes(part(std::span(peer.gradients), place));
+            const ArenaRange place{place_of(slice.range.offset), slice.range.bytes};
+            return is_rounded(peer, slice) ? std::as_writable_bytes(part(std::span(peer.bfloats), place))
+                                           : std::as_writable_bytes(part(std::span(peer.gradients), place));
         },
         [&](const Slice& slice, std::size_t bytes) { take_sums(peer, slice, bytes); });
     moved = peer.receive.advance(
@@ -292,37 +266,49 @@ bool RankedReducer::send_and_receive(Transport& transport, Peer& peer) {
                 [&](const Slice& slice, std::size_t bytes) { take_parameters(slice, bytes); }) ||
             moved;
     moved = peer.give.advance(
-                transport, failed ? buckets_ : sum_.complete().count(),
+                transport,
+                failed         ? buckets_
+                : peer.is_near ? ready.near_sums
+                               : ready.far_sums,
                 [&](const Slice& slice) {
-                    return to_send(failed ? std::span<const std::byte>() : sums_of(slice));
+                    return to_send(failed ? std::span<const std::byte>() : sums_of(peer, slice));
                 },
                 count) ||
             moved;
     moved = peer.hand_over.advance(
-                transport, failed ? buckets_ : updater_.complete().count(),
+                transport,
+                failed         ? buckets_
+                : peer.is_near ? ready.near_parameters
+                               : ready.far_parameters,
                 [&](const Slice& slice) {
-                    return to_send(failed ? std::span<const std::byte>()
-                                          : std::as_bytes(part(updater_.next_state(), slice.range)));
+                    return to_send(failed || spoiled_
+                                       ? std::span<const std::byte>()
+                                       : std::as_bytes(part(updater_.next_state(), slice.range)));
                 },
                 count) ||
             moved;
     return moved;
 }
 
-/// What this rank sends of its sums; empty: it has no share.
-std::span<const std::byte> RankedReducer::sums_of(const Slice& slice) const {
-    if (sums_.empty()) return {};
-    if (slice.range.offset < rounded_) return std::as_bytes(part(sum_.rounded(), slice.range));
-    return std::as_bytes(part(sums_, slice.range));
+bool RankedReducer::is_rounded(const Peer& peer, const Slice& slice) const {
+    return !peer.is_near && slice.range.offset < rounded_;
+}
+
+/// What this rank sends to a peer of its sums, or of its host's; empty: it has no share.
+std::span<const std::byte> RankedReducer::sums_of(const Peer& peer, const Slice& slice) const {
+    const PartialSum& sum = host_sum_ && !peer.is_near ? *host_sum_ : sum_;
+    if (sum.sums().empty()) return {};
+    if (is_rounded(peer, slice)) return std::as_bytes(part(sum.rounded(), slice.range));
+    return std::as_bytes(part(sum.sums(), slice.range));
 }
 
 /// `bytes`: that have come.
 void RankedReducer::take_sums(Peer& peer, const Slice& slice, std::size_t bytes) {
-    const ArenaRange place{places_.at(slice.range.offset), slice.range.bytes};
+    const ArenaRange place{place_of(slice.range.offset), slice.range.bytes};
     const std::span<float> its = part(std::span(peer.gradients), place);
     if (bytes == 0) // a rank without a share, or a step that fails
         std::ranges::fill(its, 0.f);
-    else if (slice.range.offset < rounded_)
+    else if (is_rounded(peer, slice))
         widen(part(std::span<const Bfloat16>(peer.bfloats), place), its);
 }
 
@@ -345,6 +331,7 @@ void RankedReducer::stop() {
 void RankedReducer::fail_waiting() {
     failed_ = true;
     sum_.fail();
+    if (host_sum_) host_sum_->fail();
     updater_.fail();
     for (Milestones* each : {&complete_, &exchanged_}) each->fail();
 }
@@ -451,6 +438,9 @@ StepVerdict RankedReducer::end(const StepVote& vote) {
     };
     attempt([&] { sum_.end(); });
     const bool drained = drained_.wait_for(1) == Milestones::Outcome::passed;
+    attempt([&] {
+        if (host_sum_) host_sum_->end();
+    });
     attempt([&] { sum = updater_.end_work(); });
     Bytes own;
     if (drained) {
@@ -486,12 +476,14 @@ StepVerdict RankedReducer::end(const StepVote& vote) {
     if (verdict.results.finite) {
         updater_.replace();
         sum_.keep();
+        if (host_sum_) host_sum_->keep();
     }
     return verdict;
 }
 
 void RankedReducer::load(std::span<const float> state) {
     sum_.forget();
+    if (host_sum_) host_sum_->forget();
     if (courier_.rank() == 0) {
         const auto bytes = std::as_bytes(state);
         courier_.send_all(Topic::state, {bytes.begin(), bytes.end()});
@@ -510,7 +502,7 @@ void RankedReducer::save(std::span<float> state) {
 
 void RankedReducer::save_gradients(std::span<float> gradients) {
     std::vector<ArenaRange> own;
-    for (const Slice& slice : of(slices_, courier_.rank())) own.push_back(slice.range);
+    for (const Slice& slice : own_) own.push_back(slice.range);
     std::vector<float> memory;
     if (courier_.rank() > 0) memory.resize(layout_.updated_bytes / sizeof(float));
     const std::span<float> whole = courier_.rank() > 0 ? std::span(memory) : gradients;

@@ -1,20 +1,20 @@
 // The reducer of one of several ranks: adds up what its own towers deliver, sends each slice of it to the
 // slice's owner, updates its own slices from what all ranks have sent, and sends the new parameters to all
-// others. Bucket by bucket, while the towers compute.
+// others. What goes to another host, the ranks of a host add up first; what comes from there, one of them
+// passes on. Bucket by bucket, while the towers compute.
 #pragma once
 
 #include "engine/ranks/courier.h"
 #include "engine/reduce/host_reducer.h"
+#include "engine/reduce/partial_sum.h"
+#include "engine/reduce/slice_stream.h"
 #include "engine/reduce/wire.h"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -23,95 +23,10 @@
 
 namespace towers {
 
-/// Messages to or from one peer, one for each slice, in the order of the buckets; a few are on their way at
-/// once. Of the communication thread.
-class SliceStream {
-public:
-    SliceStream(unsigned peer, int tag, bool sends, std::vector<Slice> slices)
-        : peer_(peer), tag_(tag), sends_(sends), slices_(std::move(slices)) {}
-
-    void restart() { begun_ = ended_ = 0; }
-    /// Begins what may begin, of slices of the first `buckets` buckets, from or to where `memory` says; an
-    /// empty span sends an empty message. Calls `ended` for each message that has ended, with the bytes that
-    /// it had. Returns whether something has moved.
-    bool advance(Transport& transport, std::size_t buckets,
-                 const std::function<std::span<std::byte>(const Slice&)>& memory,
-                 const std::function<void(const Slice&, std::size_t)>& ended);
-    /// All slices of the first so many buckets have gone or come.
-    std::size_t buckets(std::size_t all) const {
-        return ended_ == slices_.size() ? all : slices_[ended_].bucket;
-    }
-    bool is_done() const { return ended_ == slices_.size(); }
-
-private:
-    struct OnItsWay {
-        Transport::Transfer transfer;
-        std::size_t bytes;
-    };
-    unsigned peer_;
-    int tag_;
-    bool sends_;
-    std::vector<Slice> slices_;
-    std::size_t begun_ = 0, ended_ = 0;
-    std::deque<OnItsWay> on_their_way_;
-};
-
-/// Adds up the gradients of the towers of one rank, so that each byte travels once for all of them, and
-/// rounds what travels as bfloat16. With one tower there is nothing to add up, and its own staging memory is
-/// sent.
-class RankSum {
-public:
-    /// `slices`: of all ranks, of which this is `rank`. `rounded`: bytes of the variables, from the first on,
-    /// whose sums are rounded if another rank owns them.
-    RankSum(const OpenOptions& host, Milestones::Spin spin, std::vector<std::span<const float>> towers,
-            std::size_t buckets, std::span<const Slice> slices, unsigned rank, std::size_t rounded);
-
-    /// Of the step: these towers, in ascending order.
-    void begin(const StepNumbers& numbers, std::span<const std::size_t> towers);
-    /// All towers have delivered so many buckets.
-    void give(std::size_t buckets);
-    /// Buckets whose sums are complete.
-    const Milestones& complete() const { return buckets_.complete(); }
-    void fail();
-    void end();
-    /// The step counts, for RoundedSums.
-    void keep();
-    /// Another state is loaded, to which nothing belongs that was left of earlier steps.
-    void forget();
-    /// The sums, laid out as the variables; empty: none, as without towers.
-    std::span<const float> sums() const;
-    /// Those that are rounded, likewise.
-    std::span<const Bfloat16> rounded() const { return rounded_->rounded(); }
-    /// The memory of sums of several towers; empty: there is one at most.
-    std::span<const float> of_several() const {
-        return towers_.size() > 1 ? memory_.host<float>() : std::span<const float>();
-    }
-
-private:
-    void work_on(std::size_t block);
-
-    const std::vector<std::span<const float>> towers_;
-    std::vector<std::size_t> active_;
-    std::optional<RoundedSums> rounded_; ///< none: nothing is
-    bool works_ = false;                 ///< whether there is anything to do in the step
-    std::unique_ptr<Device> host_;
-    Buffer memory_;
-    struct Block {
-        ArenaRange range;
-        std::size_t bucket;
-        bool rounds;
-    };
-    std::vector<Block> blocks_;
-    std::vector<std::size_t> ready_; ///< by bucket: blocks up to its end
-    BucketCount buckets_;
-    std::unique_ptr<Team> team_; ///< null: there are no blocks
-};
-
 class RankedReducer final : public GradientReducer, private Carried {
 public:
-    /// See MakeReducer. `courier` must outlive it. `wire`: the same on all ranks. Of what comes as bfloat16,
-    /// only this rank's own part of a sum is float32; statistics and new parameters are always.
-    RankedReducer(Courier& courier, Wire wire, const OpenOptions& host, Milestones::Spin spin,
+    /// See MakeReducer. `courier` must outlive it. `links`: the same on all ranks.
+    RankedReducer(Courier& courier, const RankLinks& links, const OpenOptions& host, Milestones::Spin spin,
                   const UpdateSpec& spec, const std::vector<StagedByTower>& towers,
                   std::span<const ArenaRange> buckets);
     ~RankedReducer() override;
@@ -133,18 +48,25 @@ public:
 private:
     /// What comes from and goes to one peer.
     struct Peer {
-        Peer(unsigned peer, const std::vector<Slice>& its, const std::vector<Slice>& own,
-             std::size_t rounded);
-        std::vector<float> gradients;   ///< its sums of this rank's slices, one after another
-        std::vector<Bfloat16> bfloats;  ///< as they come, of those that are rounded
+        std::vector<float> gradients;   ///< its sums of this rank's own slices, then of those it collects
+        std::vector<Bfloat16> bfloats;  ///< of own slices as they come from another host, if rounded
         SliceStream give, take;         ///< sums of gradients: to it, from it
         SliceStream hand_over, receive; ///< new parameters: to it, from it
+        bool is_near;                   ///< on the same host
+        bool is_input;                  ///< of own slices
     };
-    RankPart part_of_this_rank(const std::vector<StagedByTower>& towers);
+    void add_peer(unsigned peer);
+    std::vector<Slice> given_by(unsigned rank, unsigned to) const;
+    std::vector<RankPart::Input> inputs_of(std::span<const unsigned> ranks, ArenaRange part) const;
+    std::vector<std::size_t> active_inputs(std::span<const unsigned> ranks) const;
+    std::size_t place_of(std::size_t offset) const;
+    RankPart part_of_this_rank();
     State advance(Transport& transport) override;
     void stop() override;
-    bool send_and_receive(Transport& transport, Peer& peer);
-    std::span<const std::byte> sums_of(const Slice& slice) const;
+    struct Gates;
+    bool send_and_receive(Transport& transport, Peer& peer, const Gates& ready);
+    std::span<const std::byte> sums_of(const Peer& peer, const Slice& slice) const;
+    bool is_rounded(const Peer& peer, const Slice& slice) const;
     void take_sums(Peer& peer, const Slice& slice, std::size_t bytes);
     void take_parameters(const Slice& slice, std::size_t bytes);
     void fail_waiting();
@@ -156,18 +78,25 @@ private:
 
     Courier& courier_;
     const StateLayout& layout_;
-    const std::size_t buckets_, rounded_; ///< see RankSum
-    const std::vector<Slice> slices_;     ///< of all ranks
+    const std::size_t buckets_;
+    const std::size_t rounded_; ///< bytes of the variables, from the first on, that may be rounded
+    const Routes routes_;
+    const std::vector<Slice> slices_; ///< of all ranks
+    const std::vector<Slice> own_;    ///< that this rank updates
+    /// Of owners on other hosts, whose sums this rank makes of its host's and whose parameters it passes on.
+    const std::vector<Slice> collected_;
     const std::vector<StagedByTower> towers_;
     std::vector<std::size_t> active_;     ///< of the step
     std::atomic<std::uint64_t> step_ = 0; ///< counted from 1, failed attempts too
-    RankSum sum_;
+    PartialSum sum_;                      ///< of this rank's towers
     std::map<unsigned, Peer> peers_;
-    std::map<std::size_t, std::size_t> places_; ///< of its own slices among them, by their offset, in bytes
+    std::map<std::size_t, std::size_t> places_; ///< of its own and collected slices in Peer::gradients, by
+                                                ///< their offset, in bytes
+    std::vector<unsigned> near_, inputs_;       ///< ranks whose sums it adds up: collected ones, own ones
+    std::optional<PartialSum> host_sum_;        ///< of the collected slices; none: no rank is beside this one
     HostReducer updater_;
-    std::span<const float> sums_; ///< of this rank in the step
     Milestones complete_, exchanged_, drained_;
-    std::size_t given_ = 0; ///< buckets whose sums of all ranks the updater has
+    std::size_t given_ = 0, collected_given_ = 0; ///< buckets that the updater and the host's sum have
     std::atomic<bool> failed_ = false, stepping_ = false, is_gone_ = false;
     std::atomic<std::uint64_t> failed_step_ = 0; ///< the last that a peer has declared so
     bool spoiled_ = false;                       ///< a peer did not send what was expected

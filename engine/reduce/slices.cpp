@@ -1,6 +1,8 @@
 #include "engine/reduce/slices.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -28,6 +30,28 @@ std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ran
         }
     }
     return slices;
+}
+
+Routes::Routes(unsigned ranks, std::vector<unsigned> hosts) : hosts_(std::move(hosts)) {
+    if (!hosts_.empty()) return;
+    hosts_.resize(ranks);
+    std::iota(hosts_.begin(), hosts_.end(), 0u);
+}
+
+unsigned Routes::next(unsigned rank, unsigned owner) const {
+    if (share_host(rank, owner)) return owner;
+    // Owners that are beside each other are served by unlike ranks, so that all have the same work.
+    const std::vector<unsigned> own = ranks_beside(rank), others = ranks_beside(owner);
+    const auto place = std::size_t(std::ranges::find(others, owner) - others.begin());
+    const unsigned collector = own[place % own.size()];
+    return collector == rank ? owner : collector;
+}
+
+std::vector<unsigned> Routes::ranks_beside(unsigned rank) const {
+    std::vector<unsigned> ranks;
+    for (unsigned i = 0; i < hosts_.size(); ++i)
+        if (share_host(i, rank)) ranks.push_back(i);
+    return ranks;
 }
 
 std::vector<Slice> messages_of(const std::vector<Slice>& slices, std::size_t rounded) {

@@ -22,6 +22,25 @@ struct Slice {
 /// everything.
 std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ranks, bool whole);
 
+/// How sums of gradients reach the owners of slices, and new parameters come back. Ranks on one host add up
+/// there first, so that each byte crosses the network once for all of them.
+class Routes {
+public:
+    /// `hosts`: a number for each rank, the same for those on one host. Empty: each is on its own.
+    Routes(unsigned ranks, std::vector<unsigned> hosts);
+
+    /// The rank to which a rank gives its sums of another one's slices, and which gives it the parameters:
+    /// the owner itself on the same host, else one of the rank's own host, which may be this rank. That one
+    /// gives to the owner, and so do all whose host has one rank.
+    unsigned next(unsigned rank, unsigned owner) const;
+    bool share_host(unsigned a, unsigned b) const { return hosts_[a] == hosts_[b]; }
+    /// Its host's, in ascending order.
+    std::vector<unsigned> ranks_beside(unsigned rank) const;
+
+private:
+    std::vector<unsigned> hosts_;
+};
+
 /// The slices' parts that are messages, in their order. Those of the first `rounded` bytes of the variables
 /// have half as many bytes as the part.
 std::vector<Slice> messages_of(const std::vector<Slice>& slices, std::size_t rounded = 0);

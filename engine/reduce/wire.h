@@ -15,6 +15,14 @@ namespace towers {
 /// The type in which sums of gradients travel between ranks.
 enum class Wire { fp32, bf16 };
 
+/// What lies between the ranks of a run.
+struct RankLinks {
+    /// Of gradients that go to another host. What stays on a host, statistics and new parameters are always
+    /// float32.
+    Wire wire = Wire::fp32;
+    std::vector<unsigned> hosts = {}; ///< see Routes
+};
+
 /// By its name: `bf16`. Throws UsageError, which names --wire.
 Wire parse_wire(const std::string& name);
 

@@ -63,7 +63,7 @@ struct TrainerOptions {
     struct Ranks {
         Courier& courier;
         TowerRanks towers;
-        Wire wire = Wire::fp32; ///< the same on all
+        RankLinks links = {}; ///< the same on all
     };
     std::optional<Ranks> ranks = {};
 };

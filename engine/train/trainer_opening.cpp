@@ -165,10 +165,10 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
     if (all == 1) return make_lone_tower(std::move(towers[0]), set);
     if (!ranks) return make_tower_group(std::move(towers), update, set);
     set.has_ranks = true;
-    set.make_reducer = [&courier = ranks->courier, wire = ranks->wire](
+    set.make_reducer = [&courier = ranks->courier, links = ranks->links](
                            const OpenOptions& host, Milestones::Spin spin, const UpdateSpec& spec,
                            std::vector<StagedByTower> staged, std::span<const ArenaRange> buckets) {
-        return std::make_unique<RankedReducer>(courier, wire, host, spin, spec, staged, buckets);
+        return std::make_unique<RankedReducer>(courier, links, host, spin, spec, staged, buckets);
     };
     std::unique_ptr<TowerGroup> own = make_tower_group(std::move(towers), update, set);
     if (follows()) return own;

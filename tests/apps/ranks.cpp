@@ -130,6 +130,13 @@ Arguments under(const Mpi& mpi, const std::vector<Arguments>& ranks) {
     return launch(mpi, commands);
 }
 
+/// The same with ranks that take each pair of them to be on a host of its own.
+Arguments in_pairs(const Mpi& mpi, std::size_t ranks, const Arguments& flags) {
+    const std::string named = fmt::format("TOWERS_HOST=pair$((${} / 2)) exec \"$@\"", mpi.rank_variable);
+    return launch(mpi,
+                  std::vector<Arguments>(ranks, Arguments{"sh", "-c", named, "sh"} + train_command(flags)));
+}
+
 /// So many ranks with the same flags.
 Arguments under(const Mpi& mpi, std::size_t ranks, const Arguments& flags) {
     return under(mpi, std::vector<Arguments>(ranks, flags));
@@ -399,10 +406,10 @@ TEST_CASE("a run goes on with any number of ranks, and with none") {
     }
 }
 
-TEST_CASE("gradients travel as bfloat16 if all ranks are told so, and in a resumed run") {
+TEST_CASE("gradients travel as bfloat16 between hosts if all ranks are told so, and in a resumed run") {
     const Case its;
     const Arguments flags{"--shares", "even", "--wire", "bf16"};
-    const Outcome alone = run_towers(Arguments{"train"} + its.flags(its / "alone", "cpu,cpu", 4) + flags);
+    const Outcome alone = run_towers(Arguments{"train"} + its.flags(its / "alone", "cpu,cpu,cpu", 4) + flags);
     check_started(alone);
     CHECK(contains(alone.err, "--wire bf16 changes nothing in a run of one process"));
     const auto distance_from_alone = [&](const fs::path& path) {
@@ -412,17 +419,19 @@ TEST_CASE("gradients travel as bfloat16 if all ranks are told so, and in a resum
     for (const Mpi& mpi : mpis()) {
         CAPTURE(mpi.name);
         const fs::path run_path = its / mpi.name, exact = its / fmt::format("{}-exact", mpi.name).c_str();
-        const Outcome whole = run(under(mpi, 2, its.flags(run_path, "cpu", 4) + flags));
+        const Outcome whole = run(in_pairs(mpi, 3, its.flags(run_path, "cpu", 4) + flags));
         check_started(whole);
         CHECK_FALSE(contains(whole.err, "changes nothing"));
-        check_started(run(under(mpi, 2, its.flags(exact, "cpu", 4) + Arguments{"--shares", "even"})));
+        const Outcome beside = run(under(mpi, 3, its.flags(exact, "cpu", 4) + flags));
+        check_started(beside);
+        CHECK(contains(beside.err, "--wire bf16 changes nothing among ranks of one host"));
         CHECK(distance_from_alone(exact) < 1e-6);
         CHECK(distance_from_alone(run_path) > 1e-5);
         CHECK(distance_from_alone(run_path) < 1e-2);
         // Each time the same bits, and none of what rounding has left
         fs::copy(run_path, its / "again", fs::copy_options::recursive);
         for (const fs::path& path : {run_path, its / "again"})
-            check_started(run(under(mpi, 2, its.flags(path, "cpu", 6) + Arguments{"--resume"})));
+            check_started(run(in_pairs(mpi, 3, its.flags(path, "cpu", 6) + Arguments{"--resume"})));
         check_same(run_path, its / "again", 6);
         CHECK(contains(read_text(run_path / "config.toml"), "wire = 'bf16'\n"));
         fs::remove_all(its / "again");

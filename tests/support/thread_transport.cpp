@@ -25,6 +25,7 @@ public:
     std::vector<bool> is_cut;
     /// By sender, receiver and tag.
     std::map<std::tuple<unsigned, unsigned, int>, std::deque<std::shared_ptr<Sent>>> on_their_way;
+    std::map<std::pair<unsigned, unsigned>, std::size_t> sent_bytes; ///< by sender and receiver
 };
 
 namespace {
@@ -48,6 +49,7 @@ public:
         auto sent = std::make_shared<Wires::Sent>(Wires::Sent{bytes});
         const std::lock_guard lock(wires_->mutex);
         wires_->on_their_way[{rank_, to, tag}].push_back(sent);
+        wires_->sent_bytes[{rank_, to}] += bytes.size();
         return begin({sent, to, tag, {}, random_() % 3});
     }
 
@@ -104,6 +106,11 @@ std::shared_ptr<Wires> make_wires(unsigned ranks) { return std::make_shared<Wire
 
 std::unique_ptr<Transport> connect(const std::shared_ptr<Wires>& wires, unsigned rank) {
     return std::make_unique<ThreadTransport>(wires, rank);
+}
+
+std::size_t sent_bytes(Wires& wires, unsigned from, unsigned to) {
+    const std::lock_guard lock(wires.mutex);
+    return wires.sent_bytes[{from, to}];
 }
 
 void cut(Wires& wires, unsigned rank) {

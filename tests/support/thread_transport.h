@@ -3,6 +3,7 @@
 
 #include "engine/ranks/transport.h"
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,8 @@ std::vector<std::unique_ptr<Transport>> connected_transports(unsigned ranks);
 /// The same with wires that can be cut.
 std::shared_ptr<Wires> make_wires(unsigned ranks);
 std::unique_ptr<Transport> connect(const std::shared_ptr<Wires>& wires, unsigned rank);
+/// Bytes of all messages that one rank has begun to send to the other so far.
+std::size_t sent_bytes(Wires& wires, unsigned from, unsigned to);
 /// From now on nothing comes from the rank, and nothing reaches it.
 void cut(Wires& wires, unsigned rank);
 

@@ -19,10 +19,10 @@ public:
              const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
         : transports_(connected_transports(2)), first_towers_(std::max<std::size_t>(1, towers.size() - 1)),
           couriers_{Courier(std::move(transports_[0]), {}), Courier(std::move(transports_[1]), {})},
-          first_(couriers_[0], wire, host, spin, spec, {towers.begin(), towers.begin() + long(first_towers_)},
-                 buckets),
-          second_(couriers_[1], wire, host, spin, spec, {towers.begin() + long(first_towers_), towers.end()},
-                  buckets) {}
+          first_(couriers_[0], {.wire = wire, .hosts = {}}, host, spin, spec,
+                 {towers.begin(), towers.begin() + long(first_towers_)}, buckets),
+          second_(couriers_[1], {.wire = wire, .hosts = {}}, host, spin, spec,
+                  {towers.begin() + long(first_towers_), towers.end()}, buckets) {}
     ~TwoRanks() override {
         for (Courier& courier : couriers_) courier.close(); // each waits for the other's farewell
     }

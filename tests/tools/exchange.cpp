@@ -70,7 +70,7 @@ int run(int argc, char** argv) {
                            .distort = false,
                            .shuffle = false};
     options.open.threads = 1;
-    options.ranks.emplace(world.courier(), ranks, wire);
+    options.ranks.emplace(world.courier(), ranks, RankLinks{wire, world.hosts()});
     const double factor = world.rank() + 1 == world.size() ? slower : 1;
     options.open_device = [&](std::string_view id, const OpenOptions&) -> std::unique_ptr<Device> {
         return std::make_unique<test::SimulatedDevice>(

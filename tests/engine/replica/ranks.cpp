@@ -55,7 +55,8 @@ struct Job {
     const DataSource& data;
     std::shared_ptr<const DataSource> tests = {};
     std::function<void(TrainerOptions&, unsigned rank)> adjust = {}; ///< a rank's options; may be empty
-    std::shared_ptr<test::Wires> wires = {};                         ///< null: they are not cut
+    std::shared_ptr<test::Wires> wires = {};                         ///< null: others
+    double silence = 10;                                             ///< seconds, after which a rank is lost
 };
 
 /// Has rank 0's trainer do `drive`, and the others follow. Throws what any of them throws.
@@ -65,7 +66,7 @@ void on_ranks(const Counts& counts, const Job& job, const std::function<void(Tra
     std::vector<std::unique_ptr<Courier>> couriers;
     for (unsigned rank = 0; rank < size; ++rank) {
         CourierOptions options;
-        options.silence = std::chrono::duration<double>(job.wires ? 0.8 : 10);
+        options.silence = std::chrono::duration<double>(job.silence);
         couriers.push_back(std::make_unique<Courier>(test::connect(wires, rank), options));
     }
     std::vector<std::exception_ptr> failures(size);
@@ -257,8 +258,34 @@ with_scripts(const Counts& counts, const std::vector<std::pair<std::size_t, test
 
 /// Gradients travel as bfloat16.
 std::function<void(TrainerOptions&, unsigned)> rounding() {
-    return [](TrainerOptions& options, unsigned) { options.ranks->wire = Wire::bf16; };
+    return [](TrainerOptions& options, unsigned) { options.ranks->links.wire = Wire::bf16; };
 }
+
+/// Ranks share hosts.
+std::function<void(TrainerOptions&, unsigned)> on_hosts(const std::vector<unsigned>& hosts,
+                                                        Wire wire = Wire::fp32) {
+    return [=](TrainerOptions& options, unsigned) { options.ranks->links = {wire, hosts}; };
+}
+
+/// One after the other.
+std::function<void(TrainerOptions&, unsigned)>
+both(const std::function<void(TrainerOptions&, unsigned)>& first,
+     const std::function<void(TrainerOptions&, unsigned)>& second) {
+    return [=](TrainerOptions& options, unsigned rank) {
+        first(options, rank);
+        second(options, rank);
+    };
+}
+
+/// Ranks with towers, and the hosts that they share.
+struct Hosts {
+    Counts counts;
+    std::vector<unsigned> hosts;
+};
+const std::vector<Hosts> shared_hosts = {{{1, 1, 1, 1}, {0, 0, 2, 2}},
+                                         {{1, 2, 1, 1}, {0, 1, 0, 1}},
+                                         {{2, 1, 2}, {0, 0, 2}},
+                                         {{1, 1, 1, 1, 1}, {0, 1, 1, 1, 0}}};
 
 const std::vector<Counts> layouts = {{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 1, 2}, {2, 2, 2, 2}};
 
@@ -304,6 +331,63 @@ TEST_CASE("ranks train as one process with as many towers, with shares that chan
             CHECK(ranked.test->evaluation.loss_sum ==
                   doctest::Approx(alone.test->evaluation.loss_sum).epsilon(1e-5));
         }
+}
+
+TEST_CASE("ranks that share hosts train as one process, and each time to the same bits") {
+    const Dataset data = test::noise(50);
+    for (const Recipe& recipe : {large_recipe(), clipped_recipe(), averaged_recipe()})
+        for (const auto& [counts, hosts] : shared_hosts) {
+            CAPTURE(recipe.name);
+            CAPTURE(fmt::format("{}", fmt::join(hosts, " ")));
+            Job job{recipe, options_of(counts, global), data};
+            job.options.learning_rate = recipe.optimizer->clip_norm ? 0.1 : 0.01;
+            job.options.shares.recorded = changing_shares(counts);
+            const Left alone = train_alone(job, steps);
+            job.adjust = on_hosts(hosts);
+            const Left ranked = train_on(counts, job, steps), again = train_on(counts, job, steps);
+            const StateLayout layout = layout_of(recipe);
+            CHECK(state_difference(layout, ranked.state.state, alone.state.state) < 1e-5);
+            CHECK(difference(ranked.gradients, alone.gradients) < 1e-5);
+            CHECK(again.state.state == ranked.state.state);
+            CHECK(again.gradients == ranked.gradients);
+            job.adjust = on_hosts(hosts, Wire::bf16);
+            const Left rounded = train_on(counts, job, steps), rounded_again = train_on(counts, job, steps);
+            CHECK(rounded_again.state.state == rounded.state.state);
+            const double change = state_difference(layout, rounded.state.state, ranked.state.state);
+            CHECK(change > 1e-7);
+            CHECK(change < 1e-2);
+        }
+}
+
+TEST_CASE("each byte goes to another host once for all ranks beside each other") {
+    const Dataset data = test::noise(50);
+    const Counts counts(4, 1);
+    const double model = double(layout_of(large_recipe()).updated_bytes);
+    const auto crossing = [&](const std::vector<unsigned>& hosts, Wire wire) {
+        Job job{large_recipe(), options_of(counts, global), data};
+        job.adjust = on_hosts(hosts, wire);
+        job.wires = test::make_wires(4);
+        std::size_t bytes = 0;
+        const auto sent = [&] {
+            std::size_t all = 0;
+            for (unsigned from = 0; from < 4; ++from)
+                for (unsigned to = 0; to < 4; ++to)
+                    if (hosts[from] != hosts[to]) all += test::sent_bytes(*job.wires, from, to);
+            return all;
+        };
+        on_ranks(counts, job, [&](Trainer& trainer) {
+            trainer.step();
+            const std::size_t before = sent();
+            trainer.step();
+            bytes = sent() - before;
+        });
+        return double(bytes) / model;
+    };
+    CHECK(crossing({0, 1, 2, 3}, Wire::fp32) == doctest::Approx(2 * 3).epsilon(0.03));
+    CHECK(crossing({0, 0, 1, 1}, Wire::fp32) == doctest::Approx(2).epsilon(0.03));
+    CHECK(crossing({0, 1, 0, 1}, Wire::fp32) == doctest::Approx(2).epsilon(0.03));
+    CHECK(crossing({0, 0, 0, 1}, Wire::fp32) == doctest::Approx(2).epsilon(0.03));
+    CHECK(crossing({0, 0, 1, 1}, Wire::bf16) == doctest::Approx(1.5).epsilon(0.03));
 }
 
 TEST_CASE("ranks of one tower each have the bits of one process, which adds up in the same order") {
@@ -392,7 +476,11 @@ TEST_CASE("a tower of any rank that fails is dropped, and the others repeat what
         test::Failure failure{.verb = Verb(random() % 4)};
         const std::uint64_t failing_step = random() % 6;
         const unsigned calls = random() % 4;
-        job.adjust = with_scripts(counts, {{victim, test::failing(failure)}});
+        std::vector<unsigned> hosts(counts.size());
+        for (unsigned& host : hosts) host = random() % 3;
+        CAPTURE(fmt::format("{}", fmt::join(hosts, " ")));
+        const auto links = on_hosts(hosts, random() % 2 == 0 ? Wire::bf16 : Wire::fp32);
+        job.adjust = both(links, with_scripts(counts, {{victim, test::failing(failure)}}));
         std::vector<StepReport> reports;
         std::string notices;
         TrainingState state;
@@ -415,7 +503,7 @@ TEST_CASE("a tower of any rank that fails is dropped, and the others repeat what
         CHECK(failure.lost ==
               (told("failed and is dropped, and the others repeat the step: ") || told("cannot take")));
         // As if nothing had failed
-        job.adjust = {};
+        job.adjust = links;
         job.options.shares = {};
         for (const StepReport& report : reports)
             job.options.shares.recorded.push_back({report.step, report.shares});
@@ -571,10 +659,12 @@ TEST_CASE("a test pass and a summary over ranks find what those of one process f
 TEST_CASE("a rank that is cut off ends the others' waiting, at whatever moment of a step") {
     const Dataset data = test::noise(50);
     const Counts counts{1, 2, 1};
-    for (const unsigned cut : {0u, 2u}) {
+    for (const unsigned cut : {0u, 1u, 2u}) {
         CAPTURE(cut);
         Job job{averaged_recipe(), options_of(counts, global), data};
+        if (cut > 0) job.adjust = on_hosts({0, 1, 1});
         job.wires = test::make_wires(3);
+        job.silence = 0.8;
         const auto begin = Clock::now();
         std::thread cutter([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -663,6 +753,15 @@ TEST_CASE("ranks whose gradients travel as bfloat16 train nearly as others, the 
             CHECK(change < 1e-2);
             CHECK(rounded.reports.back().loss == doctest::Approx(exact.reports.back().loss).epsilon(1e-3));
         }
+}
+
+TEST_CASE("ranks on one host send each other float32") {
+    const Dataset data = test::noise(50);
+    const Counts counts{1, 1};
+    Job job{large_recipe(), options_of(counts, global), data};
+    const Left exact = train_on(counts, job, steps);
+    job.adjust = on_hosts({0, 0}, Wire::bf16);
+    CHECK(train_on(counts, job, steps).state.state == exact.state.state);
 }
 
 TEST_CASE("bfloat16 leaves three quarters of the bytes") {
