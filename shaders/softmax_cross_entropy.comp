@@ -1,6 +1,12 @@
 #include "kernel.h"
 
-// A subgroup takes one row.
+FUNCTION float class_weight(In_f32 weights, uint weighted, uint c) {
+    if (weighted == 0u) return 1.0f;
+    return weights.at[c];
+}
+
+// A subgroup takes one row. Where all class weights are 1, each product and sum with them is exact, so the bits
+// are those without them.
 KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
     const float other_target = p.smoothing / float(p.classes);
     const float label_target = 1.0f - p.smoothing + other_target;
@@ -10,6 +16,7 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
         // Clamped, for llvmpipe loads what all lanes share (Mesa 26) even where no lane runs: behind the last row.
         const uint label = min(p.labels.at[row] + p.label_offset, p.classes - 1u);
         const float label_logit = p.logits.at[base + label];
+        const float label_weight = class_weight(p.class_weights, p.weighted, label);
         float best = label_logit;
         float unsound = 0.0f; // max() and exp() may lose a NaN; a sum does not
         for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
@@ -22,23 +29,30 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
         const float score = label_logit * p.logit_scale;
         const float top = best * p.logit_scale; // scaling keeps the order
         float sum = 0.0f;
-        float below = 0.0f; // sum of the classes' distances below the best score
+        float below = 0.0f;  // sum of the classes' distances below the best score, times their weights
+        float excess = 0.0f; // sum of the classes' weights, less the label's for each
         for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
             const float z = (p.logits.at[base + c] - best) * p.logit_scale;
+            const float w = class_weight(p.class_weights, p.weighted, c);
             sum += exp(z);
-            below -= z;
+            below -= w * z;
+            excess += w - label_weight;
         }
         sum = subgroupAdd(sum);
         below = subgroupAdd(below);
+        excess = subgroupAdd(excess);
+        const float target_sum = label_weight + p.smoothing * (excess / float(p.classes));
         for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {
             const float probability = exp((p.logits.at[base + c] - best) * p.logit_scale) / sum;
+            const float w = class_weight(p.class_weights, p.weighted, c);
             p.dlogits.at[base + c] =
-                (probability - (c == label ? label_target : other_target)) * gain + unsound;
+                (probability * target_sum - (c == label ? label_target : other_target) * w) * gain + unsound;
         }
-        float loss = log(sum) + top - score;
+        float loss = label_weight * (log(sum) + top - score);
         // Smoothing moves a part of the target from the label to all classes. Skipped if it is 0, since 0
         // times an overflow is NaN.
-        if (p.smoothing != 0.0f) loss += p.smoothing * (below / float(p.classes) - (top - score));
+        if (p.smoothing != 0.0f)
+            loss += p.smoothing * ((below + log(sum) * excess) / float(p.classes) - label_weight * (top - score));
         if (SUBGROUP_LANE == 0u) {
             p.losses.at[row] = loss * p.weight + unsound;
             p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;

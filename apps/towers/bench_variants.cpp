@@ -36,7 +36,7 @@ std::string text_of(const LaunchVariants& launch) {
 } // namespace
 
 void bench_variants(const BenchOptions& options, const std::string& pattern) {
-    const Recipe recipe = find_recipe(options.settings.recipe, options.set);
+    const Recipe recipe = recipe_of(options);
     for (const std::string& tower : options.towers) {
         const std::vector<LaunchVariants> launches =
             measure_variants(tower, options.open, recipe, options.settings.batch, pattern);

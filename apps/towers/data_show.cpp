@@ -55,15 +55,17 @@ int show(const ShowFlags& flags) {
 
     // The first examples of the epoch, as training with this seed takes them.
     std::vector<Example> examples(std::min<std::size_t>(flags.count, data->size()));
-    Sampler(std::uint32_t(data->size()), flags.source.seed, true)
-        .fill(std::uint64_t(flags.epoch) * data->size(), examples);
+    Sampler sampler = recipe && split == Split::train
+                          ? make_sampler(*recipe, *data, flags.source.seed, true)
+                          : Sampler(std::uint32_t(data->size()), flags.source.seed, true);
+    sampler.fill(std::uint64_t(flags.epoch) * data->size(), examples);
     std::vector<std::uint32_t> records;
     for (const Example& example : examples) records.push_back(example.record);
     std::vector<std::uint8_t> stored(records.size() * data->image_size().elements()), made;
     data->read(records, stored);
     if (recipe)
-        made = preview(*recipe, *data, records,
-                       {.seed = flags.source.seed, .epoch = flags.epoch, .distort = split == Split::train});
+        made =
+            preview(*recipe, *data, examples, {.seed = flags.source.seed, .distort = split == Split::train});
 
     std::vector<SheetCell> cells;
     for (std::size_t i = 0; i < records.size(); ++i) {

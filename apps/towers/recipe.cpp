@@ -115,6 +115,19 @@ void print_variables(const Recipe& recipe) {
     fmt::print("{} variables, {} numbers\n", variables.size(), numbers);
 }
 
+/// How the loss and the order of the examples treat classes, where not all alike.
+void print_balance(const Recipe& recipe) {
+    const Model& model = recipe.model;
+    for (const LossHead& head : model.heads) {
+        if (!head.is_weighted()) continue;
+        fmt::print("the loss of {} has class weights: {}\n", model.nodes[std::size_t(head.node)].name,
+                   std::holds_alternative<BalancedClasses>(head.class_weights)
+                       ? "balanced, examples / (classes * examples of the class)"
+                       : "the recipe's");
+    }
+    if (recipe.sampling == Sampling::balanced) fmt::print("training takes each class equally often\n");
+}
+
 int describe(const RecipeFlags& flags) {
     const Recipe recipe = recipe_with(flags.name, flags.set);
     const unsigned batch = flags.batch.value_or(recipe.batch);
@@ -126,6 +139,7 @@ int describe(const RecipeFlags& flags) {
         print_variables(recipe);
     else
         print_layers(recipe);
+    print_balance(recipe);
     const auto mib = [](std::size_t bytes) { return fmt::format("{:.1f} MiB", double(bytes) / (1 << 20)); };
     fmt::print("\na training step with {} on one tower: {}\n", count_of(batch, "example"),
                mib(memory.total()));

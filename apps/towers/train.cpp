@@ -19,6 +19,7 @@
 #include "engine/observers/metrics.h"
 #include "engine/observers/times.h"
 #include "engine/plural.h"
+#include "engine/recipes/class_weights.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/reduce/wire.h"
 #include "engine/train/initial.h"
@@ -36,6 +37,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 #include <vector>
@@ -102,6 +104,23 @@ bool check_test_data(const TrainSettings& settings, const Recipe& recipe, const 
         if (!settings.test_data.empty()) throw;
         spdlog::warn("{}; training continues, but eval needs the test examples", as_printable(error.what()));
         return false;
+    }
+}
+
+/// Says what the classes count for in each loss that weighs them.
+void print_class_weights(const Recipe& recipe, const DataSource& data) {
+    const Model& model = recipe.model;
+    const std::vector<std::string>& classes = data.info().classes;
+    for (const LossHead& head : model.heads) {
+        if (!head.is_weighted()) continue;
+        const std::vector<double> weights = class_weights_of(head, model, data);
+        const auto of_data = std::span(weights).subspan(model.label_offset, classes.size());
+        const auto [least, most] = std::ranges::minmax_element(of_data);
+        const auto name = [&](auto weight) {
+            return as_printable(classes[std::size_t(weight - of_data.begin())]);
+        };
+        spdlog::info("class weights of {}: from {:.3g} ({}) to {:.3g} ({})",
+                     model.nodes[std::size_t(head.node)].name, *least, name(least), *most, name(most));
     }
 }
 
@@ -383,6 +402,7 @@ void Training::open_and_train() {
     if (ranks_ != nullptr) ranks_->compare_data(*data, tests.get());
     Trainer trainer(recipe, trainer_options(), *data, tests);
     tests.reset(); // towers that stream them keep them
+    print_class_weights(recipe, *data);
     if (!settings.init.empty() && !past) {
         const Beginning beginning =
             read_initial(settings.init, recipe.model, trainer.layout(), *settings.seed);

@@ -17,8 +17,10 @@
 #include <fmt/format.h>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
+#include <variant>
 
 namespace towers {
 namespace {
@@ -224,6 +226,14 @@ std::unique_ptr<StepBench> open_together(const BenchOptions& options, const Reci
 
 } // namespace
 
+Recipe recipe_of(const BenchOptions& options) {
+    Recipe recipe = find_recipe(options.settings.recipe, options.set);
+    for (LossHead& head : recipe.model.heads)
+        if (std::holds_alternative<std::map<std::string, double>>(head.class_weights))
+            head.class_weights = BalancedClasses{};
+    return recipe;
+}
+
 BenchReport run_bench(const BenchOptions& options) {
     const Say say = [&](const std::string& what) {
         if (options.progress) options.progress(what);
@@ -233,7 +243,7 @@ BenchReport run_bench(const BenchOptions& options) {
     report.machine = describe_machine();
     report.settings = options.settings;
     report.settings.recipe = with_changes(options.settings.recipe, options.set);
-    const Recipe recipe = find_recipe(options.settings.recipe, options.set);
+    const Recipe recipe = recipe_of(options);
 
     say("drawing the shapes");
     const Dataset data = make_shapes(Split::train, bench_seed, stored_size(recipe));

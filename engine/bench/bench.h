@@ -3,6 +3,7 @@
 
 #include "backends/backend.h"
 #include "engine/bench/report.h"
+#include "engine/recipes/recipe.h"
 
 #include <functional>
 #include <string>
@@ -21,6 +22,10 @@ struct BenchOptions {
     /// Called with the name of the next measurement; may be empty.
     std::function<void(const std::string&)> progress;
 };
+
+/// The recipe for measuring on the drawn shapes, which may lack the classes to which it gives weights by
+/// name: then they are balanced, which takes the same time.
+Recipe recipe_of(const BenchOptions& options);
 
 /// Measures on the drawn shapes. Each repetition runs on every device before the next one begins, so that a
 /// disturbance of the machine affects all devices. Leaves out what fails before the first repetition, such as

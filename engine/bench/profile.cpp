@@ -1,8 +1,9 @@
 #include "engine/bench/profile.h"
 
-#include "engine/data/sampler.h"
 #include "engine/execution/operands.h"
 #include "engine/plan/work.h"
+#include "engine/recipes/class_weights.h"
+#include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
@@ -25,9 +26,10 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource&
     session_.load(data);
     session_.upload(Arena::state, initial_state(layout, 1));
     std::vector<Example> examples(batch);
-    Sampler(std::uint32_t(data.size()), 1, true).fill(0, examples);
+    make_sampler(recipe, data, 1, true).fill(0, examples);
     ResidentFeed(data).bring(examples);
     session_.write(examples);
+    session_.write_class_weights(BatchWeights(recipe.model, data).of(examples), batch);
     session_.write(StepNumbers{.learning_rate = 0, .average_decay = 0});
 
     // A timestamp separates the commands before and after it, so the plan's barriers are not needed. There is

@@ -220,7 +220,7 @@ bool are_apart(const World& world) {
 
 std::optional<RanksReport> bench_ranks(const BenchOptions& options, World& world, const TowerRanks& ranks,
                                        const std::vector<std::string>& towers) {
-    const Recipe recipe = find_recipe(options.settings.recipe, options.set);
+    const Recipe recipe = recipe_of(options);
     const Dataset data = make_shapes(Split::train, bench_seed, stored_size(recipe));
     const unsigned count = unsigned(towers.size()), global = global_batch(options.settings.batch, count);
     const std::vector<unsigned> shares = share_out(global, count, options.shares, recipe.model.group());

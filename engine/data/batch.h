@@ -16,12 +16,14 @@ struct Batch {
     /// Of the examples, as DataSource::read() gives them. Empty: devices hold the images, in the examples'
     /// slots.
     std::span<const std::uint8_t> images = {};
+    /// As BatchWeights gives them; empty: no loss head has class weights. A slice has the global batch's.
+    std::span<const float> class_weights = {};
 
     std::size_t image_bytes() const { return images.size() / examples.size(); } ///< of one image
     Batch slice(std::size_t begin, std::size_t count) const {
-        if (images.empty()) return {first + begin, examples.subspan(begin, count), {}};
         return {first + begin, examples.subspan(begin, count),
-                images.subspan(begin * image_bytes(), count * image_bytes())};
+                images.empty() ? images : images.subspan(begin * image_bytes(), count * image_bytes()),
+                class_weights};
     }
 };
 

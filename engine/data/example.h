@@ -11,7 +11,7 @@ namespace towers {
 struct Example {
     std::uint32_t slot = 0;   ///< where a device holds the image: memory goes by it
     std::uint32_t record = 0; ///< number in the data set: what is random goes by it and the epoch
-    std::uint32_t epoch = 0;  ///< pass over the data
+    std::uint32_t epoch = 0;  ///< pass over the data, or over its class: see Sampler
     std::uint32_t label = 0;
     bool operator==(const Example&) const = default;
 };

@@ -22,14 +22,20 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
 
 /// The purpose of a stream, so that streams with the same seed share no numbers. The distortion kernel uses
 /// 0.
-enum class RandomPurpose : std::uint32_t { sampling = 1, train_shapes = 2, test_shapes = 3 };
+enum class RandomPurpose : std::uint32_t {
+    sampling = 1,
+    train_shapes = 2,
+    test_shapes = 3,
+    class_order = 4,
+    sampling_of_class = 5
+};
 
-/// The endless stream of words that belongs to (seed, purpose, index).
+/// The endless stream of words that belongs to (seed, purpose, indices).
 class PhiloxStream {
 public:
-    PhiloxStream(std::uint64_t seed, RandomPurpose purpose, std::uint32_t index)
-        : counter_{0, index, 0, std::uint32_t(purpose)}, key_{std::uint32_t(seed),
-                                                              std::uint32_t(seed >> 32)} {}
+    PhiloxStream(std::uint64_t seed, RandomPurpose purpose, std::uint32_t index, std::uint32_t second = 0)
+        : counter_{0, index, second, std::uint32_t(purpose)}, key_{std::uint32_t(seed),
+                                                                   std::uint32_t(seed >> 32)} {}
 
     std::uint32_t next() {
         if (taken_ == words_.size()) {

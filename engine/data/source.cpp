@@ -14,6 +14,12 @@ namespace towers {
 DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
     : info_(std::move(info)), labels_(std::move(labels)) {}
 
+std::vector<std::size_t> DataSource::counts() const {
+    std::vector<std::size_t> counts(info_.classes.size());
+    for (const std::uint32_t label : labels_) ++counts[label];
+    return counts;
+}
+
 void DataSource::relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes) {
     for (std::uint32_t& label : labels_) label = labels[label];
     info_.classes = std::move(classes);

@@ -48,6 +48,8 @@ public:
         return labels_;
     } ///< [size()], each below the classes' number
 
+    std::vector<std::size_t> counts() const; ///< examples of each class, in the order of their labels
+
     /// Gives the records with label i the label `labels[i]`, and the classes other names.
     void relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes);
 

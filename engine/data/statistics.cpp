@@ -66,8 +66,7 @@ std::unique_ptr<DataSource> without_broken(std::unique_ptr<DataSource> source) {
 DataStatistics statistics_of(const DataSource& data) {
     const ImageSize size = data.image_size();
     DataStatistics statistics;
-    statistics.counts.resize(data.info().classes.size());
-    for (const std::uint32_t label : data.labels()) ++statistics.counts[label];
+    statistics.counts = data.counts();
 
     std::vector<Histogram> channels(size.channels);
     std::vector<std::uint8_t> images;

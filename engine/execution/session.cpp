@@ -100,6 +100,11 @@ void Session::write(std::span<const Example> examples, std::uint32_t first_slot)
     write(placed);
 }
 
+void Session::write_class_weights(std::span<const float> weights, std::size_t share) const {
+    std::ranges::copy(weights, host<float>(Arena::staged_step).begin() +
+                                   std::ptrdiff_t(step_class_weights_offset(share) / sizeof(float)));
+}
+
 StepResults Session::results() const {
     const std::span<const float> values = host<float>(Arena::staged_results);
     return {values[RESULT_TOTAL_LOSS], values[RESULT_CROSS_ENTROPY],

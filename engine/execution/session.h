@@ -69,6 +69,8 @@ public:
     void write(std::span<const Example> examples) const;
     /// The same with the examples' images in the slots from `first_slot` on.
     void write(std::span<const Example> examples, std::uint32_t first_slot) const;
+    /// Batch::class_weights, with a share of so many examples.
+    void write_class_weights(std::span<const float> weights, std::size_t share) const;
     /// Reads a training step's results from Arena::staged_results.
     StepResults results() const;
 

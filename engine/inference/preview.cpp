@@ -43,24 +43,22 @@ Dataset bring(const DataSource& data, std::span<Example> examples) {
     return {data.info(), std::move(images), std::move(labels)};
 }
 
-std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
-                                  std::span<const std::uint32_t> records, const PreviewOptions& options) {
+std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data, std::vector<Example> examples,
+                                  const PreviewOptions& options) {
     const ImageSize stored = data.image_size();
     const Shape& size = recipe.model.input;
-    std::vector<Example> examples;
-    for (const std::uint32_t record : records) examples.push_back({.record = record, .epoch = options.epoch});
     const Dataset shown = bring(data, examples);
 
     const StateLayout layout = layout_of(recipe);
     const NetworkSpec spec = network_spec(recipe, layout,
-                                          {.batch = unsigned(records.size()),
+                                          {.batch = unsigned(examples.size()),
                                            .stored = stored,
                                            .slots = shown.size(),
                                            .seed = options.seed,
                                            .distort = options.distort});
     Plan plan;
     plan_batch(plan, spec,
-               plan.tensor("examples", Arena::step, step_examples_offset, {records.size(), example_words},
+               plan.tensor("examples", Arena::step, step_examples_offset, {examples.size(), example_words},
                            ElementType::uint32));
     plan.place();
     const std::unique_ptr<Device> device = open_host_device();

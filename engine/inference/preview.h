@@ -16,15 +16,14 @@ Dataset bring(const DataSource& data, std::span<Example> examples);
 
 struct PreviewOptions {
     std::uint64_t seed = 1;
-    std::uint32_t epoch = 0; ///< pass over the data
-    bool distort = true;     ///< false: the evaluation pipeline
+    bool distort = true; ///< false: the evaluation pipeline
 };
 
-/// The network's images of these records, as training with the seed sees them in that epoch: bytes
-/// [records.size()][channels][height][width]. What the pipeline has normalized is turned back into 0 to 255;
-/// what the tutorial's has standardized becomes grey 128 for 0 and 0 or 255 for 2.5 deviations. Throws
-/// InputError, UsageError.
-std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data,
-                                  std::span<const std::uint32_t> records, const PreviewOptions& options);
+/// The network's images of these examples' records, as training with the seed sees them in the examples'
+/// epochs: bytes [examples.size()][channels][height][width]. What the pipeline has normalized is turned back
+/// into 0 to 255; what the tutorial's has standardized becomes grey 128 for 0 and 0 or 255 for 2.5
+/// deviations. Throws InputError, UsageError.
+std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data, std::vector<Example> examples,
+                                  const PreviewOptions& options);
 
 } // namespace towers

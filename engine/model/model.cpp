@@ -45,7 +45,12 @@ Model Model::for_evaluation() const {
     }
     kept.heads = {heads[0]};
     kept.heads[0].node = place[std::size_t(heads[0].node)];
+    kept.heads[0].class_weights = {};
     return kept;
+}
+
+std::size_t Model::weighted_heads() const {
+    return std::size_t(std::ranges::count_if(heads, &LossHead::is_weighted));
 }
 
 const Node* Model::joining_layer() const {

@@ -3,9 +3,11 @@
 
 #include "engine/layers/layer.h"
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace towers {
@@ -21,12 +23,25 @@ struct Node {
     Shape output;
 };
 
+/// Each class's weight is the training examples / (classes * examples of it), as scikit-learn's "balanced".
+struct BalancedClasses {};
+
+/// What an example of each class counts for in a loss, and each class's part of a smoothed target: nothing,
+/// if all count alike; or a list, in the order of the logits; or by the names of the data's classes. Each
+/// weight is positive.
+using ClassWeights =
+    std::variant<std::monostate, BalancedClasses, std::vector<double>, std::map<std::string, double>>;
+
 /// A softmax cross entropy as a weighted part of the loss.
 struct LossHead {
-    int node = 0;          ///< the node whose output is the logits
-    float weight = 1;      ///< factor of the cross entropy's mean over the batch
-    float smoothing = 0;   ///< the target is one-hot * (1 - smoothing) + smoothing / classes
-    float logit_scale = 1; ///< factor of the logits
+    int node = 0;                    ///< the node whose output is the logits
+    float weight = 1;                ///< factor of the cross entropy's mean over the batch
+    ClassWeights class_weights = {}; ///< with them, the mean is sum of weight * loss / sum of weights
+    std::string place = {};          ///< of class_weights in the recipe, for messages
+    float smoothing = 0;             ///< the target is one-hot * (1 - smoothing) + smoothing / classes
+    float logit_scale = 1;           ///< factor of the logits
+
+    bool is_weighted() const { return !std::holds_alternative<std::monostate>(class_weights); }
 };
 
 struct Model {
@@ -41,8 +56,11 @@ struct Model {
     std::vector<Shape> input_shapes(const Node& node) const;
     /// All variables with their full names, node by node, in each layer's own order.
     std::vector<Variable> variables() const;
-    /// The part that evaluation needs: the first head, and the nodes that it depends on.
+    /// The part that evaluation needs: the first head, without class weights, and the nodes that it depends
+    /// on.
     Model for_evaluation() const;
+    /// The heads with class weights.
+    std::size_t weighted_heads() const;
     /// Shares and micro-batches are multiples of this: 1, or the least common multiple of batch norm's
     /// groups.
     unsigned group() const;

@@ -54,15 +54,43 @@ Node read_node(const LayerEntry& entry, const Model& model, const std::string& f
     return node;
 }
 
+ClassWeights read_class_weights(Attributes& loss, unsigned classes) {
+    constexpr const char* key = "class_weights";
+    constexpr double least = 1e-6, most = 1e6;
+    const Value* const value = loss.find(key);
+    if (value == nullptr) return {};
+    if (const auto* const text = value->as<std::string>(); text != nullptr && *text == "balanced")
+        return BalancedClasses{};
+    if (const auto* const list = value->as<Value::Array>()) {
+        if (list->size() != classes)
+            loss.fail(key, fmt::format("has {}, but [input] has {} classes; give one for each",
+                                       count_of(list->size(), "number"), classes));
+        return loss.numbers(key, classes, least, most);
+    }
+    const auto* const table = value->as<Value::Table>();
+    if (table == nullptr)
+        loss.fail(key,
+                  fmt::format("is {}; give \"balanced\", a list of {} numbers, or a table by the names of "
+                              "the classes, such as {{ cat = 2.5, dog = 1 }}",
+                              value->text(), classes));
+    Attributes names(*value, loss.file(), loss.what() + ": class_weights");
+    std::map<std::string, double> by_name;
+    for (const auto& [name, weight] : *table) by_name[name] = names.number(name, least, most);
+    return by_name;
+}
+
 LossHead read_head(Attributes loss, const LayerList& layers, const Model& model) {
     LossHead head;
-    const std::string logits = loss.text("logits");
+    const std::string logits = loss.text("logits", layers.entries.back().name);
     head.node = layers.find(logits);
     if (head.node < 0)
         loss.fail("logits", fmt::format("is \"{}\", but no layer has that name; give one that has", logits));
     head.weight = float(loss.number("weight", 1e-6, 1e6, 1));
     head.smoothing = float(loss.number("smoothing", 0, 1, 0));
     head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
+    head.class_weights = read_class_weights(loss, model.classes);
+    if (head.is_weighted())
+        head.place = place_of(loss.file(), loss.find("class_weights")->line) + ": " + loss.what();
     loss.done();
     const Node& node = model.nodes[std::size_t(head.node)];
     if (node.output != Shape{1, 1, model.classes})
@@ -146,7 +174,7 @@ Model read_model(Attributes& recipe) {
         recipe.fail("loss", fmt::format("has {} tables; give at most {}", losses.size(), most_losses));
     if (losses.empty()) {
         const unsigned line = layers.entries.back().table.line;
-        const Value last{Value::Table{{"logits", Value{layers.entries.back().name, line}}}, line};
+        const Value last{Value::Table{}, line};
         model.heads.push_back(read_head({last, recipe.file(), "the last layer"}, layers, model));
     }
     for (Attributes& loss : losses) model.heads.push_back(read_head(std::move(loss), layers, model));

@@ -4,7 +4,8 @@
 //   [network]            layers = [ LAYER or BLOCK, ... ]
 //   [blocks.NAME]        layers = [ ... ]                    used by BLOCKs; other keys: parameters' defaults
 //   [defaults.KIND]      keys for all layers of this kind that do not give them
-//   [[loss]]             logits, weight, smoothing, logit_scale; without any, the last layer gives the logits
+//   [[loss]]             logits (the last layer), weight, class_weights, smoothing, logit_scale; without any,
+//                        the last layer gives the logits
 //
 //   LAYER   { kind = "conv2d", name = "conv1", input(s) = "...", activation = "relu", when = true, ... }
 //   BLOCK   { name = "stage1", use = "NAME" or layers = [ ... ], repeat = 3 or each = [ {...}, ... ], ... }

@@ -2,6 +2,7 @@
 
 #include "engine/data/planes.h"
 #include "engine/inference/preview.h"
+#include "engine/recipes/recipe_data.h"
 
 #include <algorithm>
 #include <array>
@@ -31,7 +32,7 @@ Summary summary_of(const TestedStep& pass) {
 
 Events::Events(Trainer& trainer, const DataSource& data, const RunDirectory& run, std::uint64_t every)
     : trainer_(trainer), data_(data), every_(every), file_(run, trainer.steps_done()),
-      sampler_(std::uint32_t(data.size()), trainer.options().seed, trainer.options().shuffle),
+      sampler_(make_sampler(trainer.recipe(), data, trainer.options().seed, trainer.options().shuffle)),
       total_loss_(average_decay), cross_entropy_(average_decay), decay_(average_decay), used_(trainer.use()),
       seconds_(trainer.seconds()) {
     const std::uint64_t step = trainer.steps_done();
@@ -143,10 +144,9 @@ void Events::add_images(Summary& summary, const StepReport& report) {
     std::vector<std::uint8_t> pixels(size.elements());
     const PngSize png{size.width, size.height, size.channels};
     for (std::size_t i = 0; i < examples.size(); ++i) {
-        const std::vector<std::uint8_t> planes = preview(trainer_.recipe(), data_, {&examples[i].record, 1},
-                                                         {.seed = trainer_.options().seed,
-                                                          .epoch = examples[i].epoch,
-                                                          .distort = trainer_.options().distort});
+        const std::vector<std::uint8_t> planes =
+            preview(trainer_.recipe(), data_, {examples[i]},
+                    {.seed = trainer_.options().seed, .distort = trainer_.options().distort});
         to_pixels(planes, size.channels, pixels);
         summary.add_picture(fmt::format("images/image/{}", i), png, encode_png(png, pixels));
     }

@@ -1,6 +1,7 @@
 #include "engine/parity/lockstep.h"
 
-#include "engine/data/sampler.h"
+#include "engine/recipes/class_weights.h"
+#include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
 
@@ -108,10 +109,12 @@ StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const Da
     StepNumbers numbers = numbers_of_update(recipe, recipe.optimizer->learning_rate, 1);
     if (options.loss_scale) numbers.loss_scale = *options.loss_scale;
     std::vector<Example> examples(options.batch);
-    Sampler(std::uint32_t(data.size()), options.seed, true).fill(0, examples);
+    make_sampler(recipe, data, options.seed, true).fill(0, examples);
     ResidentFeed(data).bring(examples);
+    const std::vector<float> class_weights = BatchWeights(recipe.model, data).of(examples);
     ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
-    for (ParitySide* side : {&side_a, &side_b}) side->prepare(state, numbers, examples);
+    for (ParitySide* side : {&side_a, &side_b})
+        side->prepare(state, numbers, {.examples = examples, .class_weights = class_weights});
 
     StepComparison all{{}, {operand_parts(a, plan), operand_parts(b, plan)}};
     Overflows overflows(plan);

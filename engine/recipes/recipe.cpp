@@ -62,6 +62,9 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     recipe.steps = std::uint64_t(training.whole("steps", 1, std::int64_t(1) << 53));
     recipe.precision = *precision_of(
         training.choice("precision", names_of_precisions(), std::string(name_of(recipe.precision))));
+    static constexpr std::pair<const char*, Sampling> samplers[] = {{"uniform", Sampling::uniform},
+                                                                    {"balanced", Sampling::balanced}};
+    recipe.sampling = training.choice("sampler", samplers, "uniform");
     training.done();
     recipe.notes = drop_keys(value, dropped, source);
     const std::string canonical = write_toml(value);

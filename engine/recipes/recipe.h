@@ -3,6 +3,7 @@
 
 #include "backends/precision.h"
 #include "engine/data/pipeline.h"
+#include "engine/data/sampler.h"
 #include "engine/model/model.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/recipes/schedule.h"
@@ -30,6 +31,7 @@ struct Recipe {
     bool average_warm_up = false;        ///< the decay is min(average_decay, (1 + n) / (10 + n))
     unsigned batch = 0;                  ///< mean examples per tower and step
     std::uint64_t steps = 0;
+    Sampling sampling = Sampling::uniform; ///< how often training takes each example
     Precision precision = Precision::fp32; ///< in which it is meant to be trained
 };
 

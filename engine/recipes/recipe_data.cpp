@@ -78,6 +78,19 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     return data;
 }
 
+Sampler make_sampler(const Recipe& recipe, const DataSource& data, std::uint64_t seed, bool shuffle) {
+    if (recipe.sampling == Sampling::uniform) return {std::uint32_t(data.size()), seed, shuffle};
+    const std::vector<std::size_t> counts = data.counts();
+    if (const auto none = std::ranges::find(counts, 0u); none != counts.end())
+        throw InputError(fmt::format("{}: [training]: 'sampler' is \"balanced\", but class {} of {} has no "
+                                     "training examples; give data "
+                                     "without that class, or class_weights by name in [[loss]] instead",
+                                     recipe.source,
+                                     as_printable(data.info().classes[std::size_t(none - counts.begin())]),
+                                     as_printable(data.info().name)));
+    return {data.labels(), seed, shuffle};
+}
+
 ImageSize taken_size(const Recipe& recipe, const ImageSize& stored) {
     const ImageSize size{stored.height, stored.width, recipe.model.input.channels};
     return find_problem(recipe, size).empty() ? size : stored_size(recipe);

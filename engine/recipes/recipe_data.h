@@ -4,6 +4,7 @@
 #include "engine/data/formats.h"
 #include "engine/recipes/recipe.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,10 @@ void check_classes(const Recipe& recipe, const DataInfo& data, const std::string
 /// converted if the recipe takes other colours, or if its pipeline takes no images of their size, and the log
 /// says so. InputError as open_data() and check_data().
 std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest request);
+
+/// The order in which training takes the examples. InputError if the recipe wants each class equally often
+/// and one has no examples.
+Sampler make_sampler(const Recipe& recipe, const DataSource& data, std::uint64_t seed, bool shuffle);
 
 /// The size to which open_data_for() converts images that are stored like this; `stored` if it need not.
 ImageSize taken_size(const Recipe& recipe, const ImageSize& stored);

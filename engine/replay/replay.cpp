@@ -79,7 +79,8 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     ParitySide side(device, plan, images_of(step), window_bytes(levels));
     StepNumbers numbers = numbers_of_update(recipe, step.learning_rate, step.before.step + 1);
     if (step.before.loss_scale) numbers.loss_scale = step.before.loss_scale->scale;
-    side.prepare(step.before.state, numbers, step.examples);
+    side.prepare(step.before.state, numbers,
+                 {.examples = step.examples, .class_weights = step.class_weights});
 
     Replay result{.first = find_in_state(layout, step.before.state)};
     for (std::size_t level = 0; level < levels.size() && !result.diverges; ++level) {

@@ -24,6 +24,7 @@ struct LoneStep {
     bool distort = true;
     unsigned global_batch = 0;        ///< if `examples` are all of these, the step includes the update
     std::vector<Example> examples;    ///< each with the slot of its own place here
+    std::vector<float> class_weights; ///< Batch::class_weights
     ImageSize stored;                 ///< of the images
     std::vector<std::uint8_t> images; ///< of the examples, as a DataSource reads them
 };

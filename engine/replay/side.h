@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/device.h"
+#include "engine/data/batch.h"
 #include "engine/execution/session.h"
 #include "engine/plan/plan.h"
 
@@ -52,7 +53,7 @@ public:
 
     /// Sets the inputs of the step. `state`: laid out as StateLayout says; if the plan is for one of several
     /// towers, only the parameters are used.
-    void prepare(std::span<const float> state, const StepNumbers& numbers, std::span<const Example> examples);
+    void prepare(std::span<const float> state, const StepNumbers& numbers, const Batch& batch);
 
     /// Starts a level, one at a time. `written`: everything that it writes; tensors that nothing has written
     /// yet are first filled with `unwritten`.

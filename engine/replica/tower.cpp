@@ -257,6 +257,7 @@ void Tower::prepare(const StepNumbers& numbers, const Batch& examples) {
         session.write(examples.examples, program_->images->choose(examples));
     else
         session.write(examples.examples);
+    session.write_class_weights(examples.class_weights, examples.examples.size());
 }
 
 void Tower::stage(const Batch& examples) {

@@ -46,15 +46,22 @@ std::vector<TensorId> Builder::outputs(TensorId images, TensorId examples) {
 
 HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Arena arena) {
     HeadLosses made;
+    std::size_t class_weights = step_class_weights_offset(spec_.share != 0 ? spec_.share : spec_.batch);
     for (std::size_t i = 0; i < model_.heads.size(); ++i) {
         const LossHead& head = model_.heads[i];
         const std::string name = i == 0 ? "" : model_.nodes[std::size_t(head.node)].name + ' ';
         made.dlogits.push_back(plan_.activation(name + "dlogits", {spec_.batch, model_.classes}));
         made.losses.push_back(plan_.reserve(name + "losses", arena, {spec_.batch}));
         const TensorId correct = plan_.activation(name + "correct", {spec_.batch}, ElementType::uint32);
+        TensorId weights = logits[i]; // not read, but addresses that are not mapped might be touched
+        if (head.is_weighted()) {
+            weights = plan_.tensor(name + "class weights", Arena::step, class_weights, {model_.classes});
+            class_weights += class_weights_stride(model_.classes) * sizeof(float);
+        }
         plan_.add(name + "loss", kernels::softmax_cross_entropy,
                   {.logits = logits[i],
                    .labels = labels,
+                   .class_weights = weights,
                    .dlogits = made.dlogits[i],
                    .losses = made.losses[i],
                    .correct = correct,
@@ -64,7 +71,8 @@ HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Ar
                    .smoothing = head.smoothing,
                    .logit_scale = head.logit_scale,
                    .weight = head.weight,
-                   .label_offset = model_.label_offset});
+                   .label_offset = model_.label_offset,
+                   .weighted = head.is_weighted() ? 1u : 0u});
     }
     return made;
 }

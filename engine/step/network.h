@@ -1,6 +1,7 @@
 // Plans a training step or an evaluation of a model.
 #pragma once
 
+#include "engine/data/example.h"
 #include "engine/data/pipeline.h"
 #include "engine/model/model.h"
 #include "engine/plan/cuts.h"
@@ -16,6 +17,7 @@ struct NetworkSpec {
     const StateLayout* layout = nullptr;
     const Pipeline* pipeline = nullptr;
     unsigned batch = 0;        ///< examples of this tower's share
+    unsigned share = 0;        ///< examples of the share of which `batch` is a micro-batch; 0: `batch` is it
     unsigned global_batch = 0; ///< on all towers; 0: there is only this tower
     ImageSize stored = {};     ///< of the device's records, planes of bytes
     std::size_t slots = 0;     ///< records that the device has room for; see ResidentFeed
@@ -28,8 +30,15 @@ struct NetworkSpec {
     std::uint64_t largest_allocation = UINT64_MAX; ///< the device's
 };
 
-/// In Arena::step: STEP_FLOATS floats, then at this offset an Example for each example.
+/// In Arena::step: STEP_FLOATS floats, then at this offset an Example for each example of the share.
 constexpr std::size_t step_examples_offset = slice_alignment;
+
+/// Then, at this offset, Batch::class_weights.
+constexpr std::size_t step_class_weights_offset(std::size_t share) {
+    return aligned(step_examples_offset + share * sizeof(Example));
+}
+/// Numbers from one head's class weights to the next one's: whole vec4s.
+constexpr std::size_t class_weights_stride(unsigned classes) { return ceil_div(classes, 4) * 4; }
 
 struct TrainingPlan {
     /// For a step in micro-batches: the plans that run before `plan`, in this order; a plan may run several

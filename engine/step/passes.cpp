@@ -21,6 +21,7 @@ struct Pass {
 Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
     NetworkSpec spec = whole;
     spec.batch = size;
+    spec.share = whole.batch;
     if (spec.global_batch == 0) spec.global_batch = whole.batch;
     Pass pass{.size = size};
     // The gradients come first, as in Arena::gradients.

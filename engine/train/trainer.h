@@ -7,6 +7,7 @@
 #include "engine/data/sampler.h"
 #include "engine/execution/feeding.h"
 #include "engine/inference/evaluation.h"
+#include "engine/recipes/class_weights.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
 #include "engine/reduce/wire.h"
@@ -105,6 +106,7 @@ struct TowerStep {
     std::size_t tower;
     double learning_rate;
     std::vector<Example> examples; ///< its share, or the global batch if it depends on the others' examples
+    std::vector<float> class_weights = {}; ///< Batch::class_weights
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
@@ -219,14 +221,14 @@ private:
     StepNumbers numbers(const Place& place) const;
     Batch batch();
     Batch resident_batch(const Place& place);
+    Batch streamed_batch(Batch read, const Place& place);
     std::optional<StepWork> next_work();
     std::vector<SeenTower> seen() const;
     void check_not_ahead(const char* verb) const;
     void take_step(StepReport& report, bool another);
     bool lower_loss_scale(const StepResults& results);
     std::string tell_lower_loss_scale(float before, float now);
-    [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate,
-                                     std::span<const Example> examples) const;
+    [[noreturn]] void throw_diverged(const Culprit& culprit, double learning_rate, const Batch& batch) const;
 
     Recipe recipe_;
     TrainerOptions options_;
@@ -234,11 +236,13 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     ResidentFeed feed_;
-    /// The examples of this step and the next, if the devices hold the data, by the parity of the step's
-    /// number.
+    BatchWeights weights_;
+    /// The examples of this step and the next, if the devices hold the data, else only the class weights, by
+    /// the parity of the step's number.
     struct ExamplesOfStep {
-        std::optional<std::uint64_t> first; ///< their position
+        std::optional<std::uint64_t> first; ///< the examples' position
         std::vector<Example> examples;
+        std::vector<float> class_weights;
     };
     std::array<ExamplesOfStep, 2> examples_of_step_;
     std::optional<BatchReader> reader_; ///< if the data is streamed

@@ -179,8 +179,9 @@ void Trainer::open_reader(const DataSource& data, Devices devices) {
     const unsigned readers = options_.feed.readers;
     reader_.emplace(
         data,
-        [sampler = Sampler(std::uint32_t(data.size()), options_.seed, options_.shuffle)](
-            std::uint64_t first, std::span<Example> examples) mutable { sampler.fill(first, examples); },
+        [sampler = sampler_](std::uint64_t first, std::span<Example> examples) mutable {
+            sampler.fill(first, examples);
+        },
         ReadAhead{.batch = options_.global_batch,
                   .readers = readers > 0 ? readers : default_readers(devices)});
     std::string advice = "more --readers";

@@ -40,8 +40,9 @@ void check_softmax(const Scores& s) {
         const Tensor logits = trial.input(s.logits), labels = trial.input(s.labels);
         const Tensor dlogits = trial.output(s.logits.size()), losses = trial.output(s.rows),
                      correct = trial.output(s.rows);
-        trial.run(launch(kernels::softmax_cross_entropy, {logits, labels, dlogits, losses, correct, s.rows,
-                                                          s.classes, s.scale, 0.0f, 1.0f, 1.0f, 0}));
+        trial.run(
+            launch(kernels::softmax_cross_entropy, {logits, labels, logits, dlogits, losses, correct, s.rows,
+                                                    s.classes, s.scale, 0.0f, 1.0f, 1.0f, 0, 0}));
         check_near("losses", trial.floats(losses), expected.losses);
         check_near("dlogits", trial.floats(dlogits), gradient);
         const bool same_correct = trial.words(correct) == expected.correct;

@@ -41,12 +41,14 @@ Results head_loss(Device& device, const Head& head, const std::vector<float>& lo
     const auto rows = std::uint32_t(labels.size());
     Trial trial(device);
     const Tensor in_logits = trial.input(logits), in_labels = trial.input(labels);
+    const bool weighted = !head.class_weights.empty();
+    const Tensor weights = weighted ? trial.input(narrow(head.class_weights)) : in_logits;
     const Tensor dlogits = trial.output(logits.size()), losses = trial.output(rows),
                  correct = trial.output(rows);
     trial.run(launch(kernels::softmax_cross_entropy,
-                     {in_logits, in_labels, dlogits, losses, correct, rows,
+                     {in_logits, in_labels, weights, dlogits, losses, correct, rows,
                       std::uint32_t(logits.size() / rows), scale, float(head.smoothing),
-                      float(head.logit_scale), float(head.weight), head.label_offset}));
+                      float(head.logit_scale), float(head.weight), head.label_offset, weighted ? 1u : 0u}));
     return {trial.floats(losses), trial.floats(dlogits), trial.words(correct)};
 }
 
@@ -56,29 +58,57 @@ Words labels_below(std::uint32_t rows, std::uint32_t bound) {
     return labels;
 }
 
+void check_head(const Head& head, std::uint32_t rows, std::uint32_t classes, float range) {
+    INFO(rows, " rows, ", classes, " classes, range ", range, ", ", text(head));
+    const std::vector<float> logits = random_floats(std::size_t(rows) * classes, 1, -range, range);
+    const Words labels = labels_below(rows, classes - head.label_offset);
+    const auto expected = reference::head_loss(head, widen(logits), labels);
+    const float scale = 1.0f / float(rows);
+    Values gradient = expected.gradient;
+    for (double& value : gradient) value *= scale;
+    on_every_device([&](Device& device) {
+        const Results r = head_loss(device, head, logits, labels, scale);
+        check_near("losses", r.losses, expected.losses);
+        check_near("dlogits", r.gradient, gradient);
+        const bool same_correct = r.correct == expected.correct;
+        CHECK(same_correct);
+    });
+}
+
 } // namespace
 
 TEST_CASE("softmax_cross_entropy: smoothing, temperature, weight and a background class work as documented") {
     for (const Head& head : heads)
         for (const std::uint32_t rows : {13u, 127u})
             for (const std::uint32_t classes : {3u, 10u, 127u, 1001u})
-                for (const float range : {4.0f, 80.0f, 1e4f}) {
-                    INFO(rows, " rows, ", classes, " classes, range ", range, ", ", text(head));
-                    const std::vector<float> logits =
-                        random_floats(std::size_t(rows) * classes, 1, -range, range);
-                    const Words labels = labels_below(rows, classes - head.label_offset);
-                    const auto expected = reference::head_loss(head, widen(logits), labels);
-                    const float scale = 1.0f / float(rows);
-                    Values gradient = expected.gradient;
-                    for (double& value : gradient) value *= scale;
-                    on_every_device([&](Device& device) {
-                        const Results r = head_loss(device, head, logits, labels, scale);
-                        check_near("losses", r.losses, expected.losses);
-                        check_near("dlogits", r.gradient, gradient);
-                        const bool same_correct = r.correct == expected.correct;
-                        CHECK(same_correct);
-                    });
-                }
+                for (const float range : {4.0f, 80.0f, 1e4f}) check_head(head, rows, classes, range);
+}
+
+TEST_CASE(
+    "softmax_cross_entropy: class weights weigh an example's loss, and each class in a smoothed target") {
+    for (const Head& head : heads)
+        for (const std::uint32_t classes : {3u, 10u, 127u, 1001u})
+            for (const float range : {4.0f, 80.0f}) {
+                Head weighted = head;
+                weighted.class_weights = widen(random_floats(classes, 3, 0.02f, 5));
+                check_head(weighted, 13, classes, range);
+            }
+}
+
+TEST_CASE("softmax_cross_entropy: class weights of 1 give the bits of a loss without them") {
+    const std::vector<float> logits = random_floats(127 * 13, 1, -8, 8);
+    on_every_device([&](Device& device) {
+        for (const Head& head : heads) {
+            INFO(text(head));
+            const Words labels = labels_below(127, 13 - head.label_offset);
+            Head ones = head;
+            ones.class_weights = Values(13, 1);
+            const Results a = head_loss(device, head, logits, labels, 0.3f),
+                          b = head_loss(device, ones, logits, labels, 0.3f);
+            CHECK(a.losses == b.losses);
+            CHECK(a.gradient == b.gradient);
+        }
+    });
 }
 
 TEST_CASE("neither temperature nor smoothing changes the predicted class") {
@@ -112,7 +142,12 @@ TEST_CASE("a NaN, an infinity or an overflow by the temperature makes its row's 
 }
 
 TEST_CASE("the reference gradient of a head is the gradient of its loss") {
+    std::vector<Head> all(std::begin(heads), std::end(heads));
     for (const Head& head : heads) {
+        all.push_back(head);
+        all.back().class_weights = widen(random_floats(13, 3, 0.1f, 2));
+    }
+    for (const Head& head : all) {
         INFO(text(head));
         const Values logits = widen(random_floats(3 * 13, 1, -3, 3));
         const Words labels = labels_below(3, 11);

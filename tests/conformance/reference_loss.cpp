@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace towers::reference {
 
@@ -15,12 +16,18 @@ CrossEntropy head_loss(const Head& head, const Values& logits, const Words& labe
         const double top = *std::max_element(z.begin(), z.end());
         double sum = 0;
         for (const double value : z) sum += std::exp(head.logit_scale * (value - top));
-        double loss = 0;
+        Values targets;
         for (std::size_t c = 0; c < classes; ++c) {
             const double target = head.smoothing / double(classes) + (c == label ? 1 - head.smoothing : 0.0);
+            targets.push_back(target * (head.class_weights.empty() ? 1 : head.class_weights[c]));
+        }
+        const double all = std::accumulate(targets.begin(), targets.end(), 0.0);
+        double loss = 0;
+        for (std::size_t c = 0; c < classes; ++c) {
             const double log_probability = head.logit_scale * (z[c] - top) - std::log(sum);
-            loss -= target * log_probability;
-            result.gradient.push_back(head.weight * head.logit_scale * (std::exp(log_probability) - target));
+            loss -= targets[c] * log_probability;
+            result.gradient.push_back(head.weight * head.logit_scale *
+                                      (std::exp(log_probability) * all - targets[c]));
         }
         result.losses.push_back(head.weight * loss);
         result.correct.push_back(z[label] == top && !std::isnan(sum));

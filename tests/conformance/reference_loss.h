@@ -8,11 +8,12 @@ namespace towers::reference {
 struct Head {
     double smoothing, logit_scale, weight;
     uint label_offset;
+    Values class_weights = {}; ///< by class; none: 1
 };
 
-/// -weight * the sum over classes of target * log(softmax(logit_scale * logits)), where the target is
-/// 1 - smoothing for label + label_offset and smoothing / classes more for every class; its gradient by the
-/// logits. Right is the class that scores as high as any, before scaling.
+/// -weight * the sum over classes of class weight * target * log(softmax(logit_scale * logits)), where the
+/// target is 1 - smoothing for label + label_offset and smoothing / classes more for every class; its
+/// gradient by the logits. Right is the class that scores as high as any, before scaling.
 CrossEntropy head_loss(const Head& head, const Values& logits, const Words& labels);
 
 } // namespace towers::reference

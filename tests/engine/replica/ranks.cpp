@@ -218,6 +218,20 @@ learning_rate = 0.01
 )");
 }
 
+/// Weights and frequencies of classes that depend on the labels of the whole batch.
+Recipe weighted_recipe() {
+    Recipe recipe = silu_recipe("", R"(
+[optimizer]
+kind = "momentum"
+learning_rate = 0.01
+[[loss]]
+class_weights = [0.1, 10, 1, 2, 3, 0.5, 7, 1, 4, 0.2]
+smoothing = 0.1
+)");
+    recipe.sampling = Sampling::balanced;
+    return recipe;
+}
+
 /// One bucket, with a slice for every rank; Adam, moving averages, and a batch norm over the whole batch.
 Recipe averaged_recipe() {
     return silu_recipe(R"(
@@ -392,7 +406,8 @@ TEST_CASE("each byte goes to another host once for all ranks beside each other")
 
 TEST_CASE("ranks of one tower each have the bits of one process, which adds up in the same order") {
     const Dataset data = test::noise(50);
-    for (const Recipe& recipe : {test::small_recipe(), large_recipe(), averaged_recipe(), clipped_recipe()})
+    for (const Recipe& recipe :
+         {test::small_recipe(), large_recipe(), averaged_recipe(), clipped_recipe(), weighted_recipe()})
         for (const Counts& counts : {Counts{1, 1}, Counts{1, 1, 1, 1}}) {
             CAPTURE(recipe.name);
             CAPTURE(fmt::format("{}", fmt::join(counts, " ")));
@@ -437,14 +452,17 @@ TEST_CASE("the same ranks give the same bits, also when they go on from a checkp
 TEST_CASE("ranks that stream their data have the bits of resident data") {
     const Dataset data = test::noise(50);
     const Counts counts{1, 2};
-    Job job{test::small_recipe(), options_of(counts, global), data};
-    job.options.shares.recorded = changing_shares(counts);
-    job.options.feed = {Feeding::resident};
-    const Left resident = train_on(counts, job, steps);
-    job.options.feed = {Feeding::streamed, 1};
-    CHECK(train_on(counts, job, steps).state.state == resident.state.state);
-    const TrainingState half = train_on(counts, job, 5).state;
-    CHECK(train_on(counts, job, steps, false, &half).state.state == resident.state.state);
+    for (const Recipe& recipe : {test::small_recipe(), weighted_recipe()}) {
+        CAPTURE(recipe.name);
+        Job job{recipe, options_of(counts, global), data};
+        job.options.shares.recorded = changing_shares(counts);
+        job.options.feed = {Feeding::resident};
+        const Left resident = train_on(counts, job, steps);
+        job.options.feed = {Feeding::streamed, 1};
+        CHECK(train_on(counts, job, steps).state.state == resident.state.state);
+        const TrainingState half = train_on(counts, job, 5).state;
+        CHECK(train_on(counts, job, steps, false, &half).state.state == resident.state.state);
+    }
 }
 
 TEST_CASE("a tower of any rank that fails is dropped, and the others repeat what it spoiled") {
