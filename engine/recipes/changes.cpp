@@ -33,15 +33,15 @@ void set_lines(Value& value, unsigned line) {
         for (Value& each : *array) set_lines(each, line);
 }
 
-/// Puts quotes around a value that is a single word, since a shell removes those that the user types.
-std::string with_quotes(const std::string& change, std::size_t equals) {
-    const std::string value = change.substr(equals + 1);
+/// Puts quotes around a value after = that is a single word, since a shell removes those that the user types.
+std::string with_quotes(const std::string& change) {
+    const std::string value = change.substr(1);
     const auto in_word = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-'; };
     if (value.empty() || !std::isalpha(static_cast<unsigned char>(value[0])) ||
         !std::ranges::all_of(value, in_word) || value == "true" || value == "false" || value == "inf" ||
         value == "nan")
         return change;
-    return change.substr(0, equals + 1) + '"' + value + '"';
+    return "=\"" + value + '"';
 }
 
 /// Removes the key that `path` names: nested tables with one key each.
@@ -63,6 +63,36 @@ void take_out(Value& recipe, const Value& path, const std::string& change) {
 
 } // namespace
 
+/// The table of [[loss]] that a change of `path`, a dotted key, means; the path becomes a key of that table.
+/// `given`: the change, for messages.
+Value& find_loss(Value& recipe, std::string& path, const std::string& given) {
+    Value::Table& top = *recipe.as<Value::Table>();
+    auto entry = std::ranges::lower_bound(top, "loss", {}, &Value::Entry::first);
+    if (entry == top.end() || entry->first != "loss")
+        entry = top.emplace(entry, "loss", Value{Value::Array{}, 0});
+    Value::Array* const heads = entry->second.as<Value::Array>();
+    if (heads == nullptr) return recipe; // reading it tells what is wrong
+    const std::string rest = path.substr(std::string_view("loss.").size());
+    std::vector<std::string> names;
+    for (Value& head : *heads) {
+        const Value* const logits = head.find("logits");
+        if (logits == nullptr || logits->as<std::string>() == nullptr) continue;
+        names.push_back(*logits->as<std::string>());
+        for (const std::string& name : {names.back(), '"' + names.back() + '"'})
+            if (rest.starts_with(name + '.')) {
+                path = rest.substr(name.size() + 1);
+                return head;
+            }
+    }
+    if (heads->size() > 1)
+        throw UsageError(fmt::format(
+            "--set '{}': there are {} tables of [[loss]]; name one by its logits: {}", given, heads->size(),
+            listed(names, [&](const std::string& name) { return fmt::format("loss.{}.{}", name, rest); })));
+    path = rest;
+    if (heads->empty()) heads->push_back(Value{Value::Table{}, 0});
+    return heads->front();
+}
+
 void apply_change(Value& recipe, const std::string& change) {
     const std::size_t equals = change.find('=');
     const std::size_t dot = change.find('.');
@@ -77,10 +107,11 @@ void apply_change(Value& recipe, const std::string& change) {
     constexpr std::size_t longest = 100; // of a text in a message
     const std::string shown = change.size() > longest ? change.substr(0, longest) + "..." : change;
     const std::string source = "--set '" + as_utf8(shown) + "'";
+    std::string path = change.substr(0, equals);
+    Value& changed = path.starts_with("loss.") ? find_loss(recipe, path, as_utf8(shown)) : recipe;
     Value given;
     try { // TOML reads the dotted key
-        given =
-            parse_toml(takes_out ? change.substr(0, equals + 1) + "0" : with_quotes(change, equals), source);
+        given = parse_toml(path + (takes_out ? "=0" : with_quotes(change.substr(equals))), source);
     } catch (const UsageError& error) {
         std::string reason = error.what(); // after the source and the line
         reason.erase(0, reason.find(": ", source.size()) + 2);
@@ -88,9 +119,9 @@ void apply_change(Value& recipe, const std::string& change) {
                                      takes_out ? "a key such as optimizer.momentum"
                                                : "a number, true, false, a word or \"text\""));
     }
-    if (takes_out) return take_out(recipe, given, change);
+    if (takes_out) return take_out(changed, given, change);
     set_lines(given, 0);
-    merge(recipe, given);
+    merge(changed, given);
 }
 
 std::vector<std::string> drop_keys(Value& recipe, const std::vector<DroppedKey>& dropped,

@@ -8,7 +8,9 @@
 
 namespace towers {
 
-/// Applies `change`, table.key=value: sets the key, or removes it if there is no value. Throws UsageError.
+/// Applies `change`, table.key=value: sets the key, or removes it if there is no value. loss.key is a key of
+/// the only [[loss]], which is added if there is none; one of several has the name of its logits before the
+/// key. Throws UsageError.
 void apply_change(Value& recipe, const std::string& change);
 
 /// Removes the keys that kinds given by --set lack. Returns a note for each table.

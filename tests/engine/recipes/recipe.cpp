@@ -6,7 +6,11 @@
 
 #include <cmath>
 #include <doctest/doctest.h>
+#include <map>
 #include <numeric>
+#include <string>
+#include <variant>
+#include <vector>
 
 namespace towers {
 
@@ -160,6 +164,67 @@ TEST_CASE("--set without a value removes a key or a table") {
     CHECK(recipe.schedule.kind == Schedule::Kind::constant);
     CHECK(recipe.text.find("nesterov") == std::string::npos);
     CHECK(recipe.notes.empty());
+}
+
+TEST_CASE("--set reaches into [[loss]]: the only one, which it may add, or the one that its logits name") {
+    const auto heads = [](const char* recipe, const std::vector<std::string>& changes) {
+        const Recipe changed = find_recipe(recipe, changes);
+        const Recipe kept = parse_recipe(recipe, changed.text, "kept.toml");
+        CHECK(kept.checksum == changed.checksum);
+        CHECK(changed.checksum != find_recipe(recipe).checksum);
+        return changed.model.heads;
+    };
+    const std::vector<LossHead> added = heads("cifar10-resnet20", {"loss.class_weights=balanced"});
+    REQUIRE(added.size() == 1);
+    CHECK(std::holds_alternative<BalancedClasses>(added[0].class_weights));
+    CHECK(added[0].node == find_recipe("cifar10-resnet20").model.heads[0].node);
+    CHECK(added[0].place == "cifar10-resnet20.toml with --set: [[loss]]");
+    const LossHead only = heads("cifar10-fast", {"loss.smoothing=0.1"})[0];
+    CHECK(only.smoothing == 0.1f);
+    CHECK(only.logit_scale == 0.125f);
+    CHECK(heads("cifar10-fast", {"loss.smoothing="})[0].smoothing == 0);
+    CHECK(heads("cifar10-fast", {"loss.linear.smoothing=0.3"})[0].smoothing == 0.3f);
+    const std::vector<LossHead> two =
+        heads("inception-v3",
+              {"loss.auxiliary.weight=0.3", "loss.logits.smoothing=", "loss.\"auxiliary\".smoothing=0"});
+    CHECK(two[0].smoothing == 0);
+    CHECK(two[0].weight == 1);
+    CHECK(two[1].smoothing == 0);
+    CHECK(two[1].weight == 0.3f);
+    CHECK(std::get<std::vector<double>>(
+              heads("mnist-lenet", {"loss.class_weights=[1,2,3,4,5,6,7,8,9,10]"})[0].class_weights)[9] == 10);
+    using ByName = std::map<std::string, double>;
+    CHECK(std::get<ByName>(heads("mnist-lenet", {"loss.class_weights={ cat = 2.5, dog = 1 }",
+                                                 "loss.class_weights.\"a b\"=3"})[0]
+                               .class_weights) == ByName{{"a b", 3}, {"cat", 2.5}, {"dog", 1}});
+
+    const auto says = [](const char* recipe, const char* change) {
+        try {
+            find_recipe(recipe, {change});
+        } catch (const UsageError& error) {
+            return std::string(error.what());
+        }
+        return std::string("it is sound");
+    };
+    CHECK(
+        says("inception-v3", "loss.weight=2") ==
+        "--set 'loss.weight=2': there are 2 tables of [[loss]]; name one by its logits: loss.logits.weight, "
+        "loss.auxiliary.weight");
+    CHECK(says("cifar10-resnet20", "loss.weight=") ==
+          "--set 'loss.weight=': there is no 'weight' to take out; there is nothing");
+    CHECK(says("cifar10-fast", "loss.auxiliary.weight=2")
+              .starts_with("cifar10-fast.toml with --set: [[loss]]: 'auxiliary' is not known here; known are "
+                           "class_weights, "));
+    CHECK(says("cifar10-fast", "loss.weight=-1")
+              .starts_with("cifar10-fast.toml with --set: [[loss]]: 'weight' is -1; give a number from "));
+    CHECK(says("cifar10-fast", "loss.=1").starts_with("--set 'loss.=1': cannot be read as TOML ("));
+    CHECK(says("cifar10-fast", "loss=1").starts_with("--set 'loss=1': give TABLE.KEY=VALUE"));
+}
+
+TEST_CASE("a recipe takes each example equally often unless its sampler says otherwise") {
+    CHECK(find_recipe("cifar10-tutorial").sampling == Sampling::uniform);
+    CHECK(find_recipe("cifar10-tutorial", {"training.sampler=uniform"}).sampling == Sampling::uniform);
+    CHECK(find_recipe("cifar10-tutorial", {"training.sampler=balanced"}).sampling == Sampling::balanced);
 }
 
 TEST_CASE("the recipe that a run keeps is the one that it was trained with, whatever --set adds") {
