@@ -36,13 +36,15 @@ int list_devices(const OpenOptions& options, bool json) {
     const std::string place = place_among_ranks();
     const std::vector<Backend::Listing> listings = list_devices(options);
     if (!json && !place.empty()) fmt::print("{}\n", place);
+    const auto add_absent = [&](const std::string& what, const std::string& why) {
+        absent[what] = why;
+        if (!json) fmt::print("{:<10} absent: {}\n", what, why);
+    };
+    if (const std::string why = absence_of_ranks(); !why.empty()) add_absent("mpi", why);
     for (std::size_t i = 0; i < listings.size(); ++i) {
         const Backend::Listing& listing = listings[i];
         const std::string backend_name(all_backends()[i]->name());
-        if (listing.devices.empty()) {
-            absent[backend_name] = listing.absence;
-            if (!json) fmt::print("{:<10} absent: {}\n", backend_name, listing.absence);
-        }
+        if (listing.devices.empty()) add_absent(backend_name, listing.absence);
         for (const DeviceInfo& device : listing.devices) {
             const auto same = std::find_if(listed.begin(), listed.end(), [&](const DeviceInfo& earlier) {
                 return same_card(earlier, device);

@@ -87,9 +87,9 @@ void print_towers(const Trainer& trainer) {
     for (std::size_t i = 0; i < examples.size(); ++i) {
         const TowerFacts tower = trainer.facts(i);
         const std::string pieces = to_string(tower.at_once);
-        fmt::print("tower_{}: {} ({}), {} a step{}{}{}\n", i, tower.name, tower.info.name,
-                   count_of(examples[i], "example"), pieces.empty() ? "" : " in ", pieces,
-                   operands_of(trainer, i));
+        fmt::print("tower_{}: {} ({}{}{}), {} a step{}{}{}\n", i, tower.name, tower.info.name,
+                   tower.host.empty() ? "" : " on ", tower.host, count_of(examples[i], "example"),
+                   pieces.empty() ? "" : " in ", pieces, operands_of(trainer, i));
     }
 }
 

@@ -78,6 +78,11 @@ std::string place_among_ranks() {
     return fmt::format("rank {} of {} on {}, by {}", by->rank, by->ranks, host_name(), by->launcher);
 }
 
+std::string absence_of_ranks() {
+    const std::optional<Launched> by = launched_here();
+    return !by || by->ranks == 1 ? "" : absence_of(by->mpi);
+}
+
 void check_alone(const std::string& command) {
     const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return;

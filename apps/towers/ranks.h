@@ -22,6 +22,8 @@ namespace towers {
 
 /// Of a process that a launcher has started: `rank 1 of 4 on host, by mpirun of Open MPI`; else empty.
 std::string place_among_ranks();
+/// Why the launcher's MPI cannot be used here; empty: it can, or the program runs by itself.
+std::string absence_of_ranks();
 
 /// Throws UsageError if a launcher has started several processes of a command that runs in one. `command`:
 /// its name.

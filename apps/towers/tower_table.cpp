@@ -34,8 +34,12 @@ std::string tower_table(const Trainer& trainer) {
                            trainer.steps_done() - 1, double(uses[0].examples) / seconds,
                            count_of(uses[0].examples, "example"), mebibytes(facts[0].memory),
                            data_part(trainer));
+    const auto name_of = [&](std::size_t tower) {
+        const TowerFacts& its = facts[tower];
+        return its.host.empty() ? its.name : fmt::format("{} ({})", its.name, its.host);
+    };
     std::size_t width = 6;
-    for (const TowerFacts& each : facts) width = std::max(width, each.name.size());
+    for (std::size_t i = 0; i < facts.size(); ++i) width = std::max(width, name_of(i).size());
     const auto line = [&](const std::string& tower, const std::string& device, const auto&... columns) {
         return fmt::format("{:<9} {:<{}}  {:>5}  {:>10}  {:>7}  {:>7}  {:>7}  {:>7}  {:>9}\n", tower, device,
                            width, columns...);
@@ -50,7 +54,7 @@ std::string tower_table(const Trainer& trainer) {
         sum += rate;
         examples += its_examples;
         const double host = std::max(0.0, seconds - times.compute - times.copies - times.others);
-        table += line(fmt::format("tower_{}", i), facts[i].name, share, fmt::format("{:.1f}", rate),
+        table += line(fmt::format("tower_{}", i), name_of(i), share, fmt::format("{:.1f}", rate),
                       percent(times.compute, seconds), percent(times.copies, seconds),
                       percent(times.others, seconds), percent(host, seconds), mebibytes(facts[i].memory));
     }

@@ -22,12 +22,16 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Mpi {
-    const char *name, *plugin, *package; ///< package: of the library and the launcher
+    const char *name, *plugin;
+    const char *package, *headers; ///< Debian's packages of library and launcher, and of the headers
+    const char* network;           ///< what tells it which of a machine's networks to use
 };
 
 const Mpi& mpi_of(MpiKind kind) {
-    static const Mpi open_mpi{"Open MPI", "towers-openmpi.so", "openmpi-bin"};
-    static const Mpi mpich{"MPICH", "towers-mpich.so", "mpich"};
+    static const Mpi open_mpi{"Open MPI", "towers-openmpi.so", "openmpi-bin", "libopenmpi-dev",
+                              "mpirun --mca btl_tcp_if_include 192.168.1.0/24"};
+    static const Mpi mpich{"MPICH", "towers-mpich.so", "mpich", "libmpich-dev",
+                           "UCX_NET_DEVICES=eth0 in the environment"};
     return kind == MpiKind::open_mpi ? open_mpi : mpich;
 }
 
@@ -46,9 +50,11 @@ Plugin open_plugin(const Mpi& mpi) {
     for (const fs::path& folder : folders)
         if (path.empty() && fs::exists(folder / mpi.plugin, error)) path = folder / mpi.plugin;
     if (path.empty())
-        throw UsageError(fmt::format("this program has no plugin for {0}, {1} in {2}; build it where {0} is "
-                                     "installed with its headers, or use another MPI",
-                                     mpi.name, mpi.plugin, folders[1].string()));
+        throw UsageError(fmt::format("this program has no plugin for {}, {} in {}; install {}'s headers "
+                                     "(Debian's packages pkg-config and {}) and build it again, or use "
+                                     "another MPI",
+                                     mpi.name, mpi.plugin, folders[program.filename() == "bin"].string(),
+                                     mpi.name, mpi.headers));
     void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr)
         throw UsageError(
@@ -99,16 +105,18 @@ private:
 class MpiTransport final : public Transport {
 public:
     MpiTransport(const Launched& launched, const Late& late) : name_(mpi_of(launched.mpi).name) {
-        const Plugin plugin = open_plugin(mpi_of(launched.mpi));
+        const Mpi& mpi = mpi_of(launched.mpi);
+        const Plugin plugin = open_plugin(mpi);
         calls_ = plugin.calls;
         char name[128] = "";
         int rank = 0, size = 0;
         const char* problem = nullptr;
         {
             const Deadline deadline(most_to_meet, [&] {
-                late(fmt::format("{}: the ranks have not found each other for {} s; maybe one has died, or a "
-                                 "machine cannot be reached",
-                                 name_, most_to_meet.count()));
+                late(fmt::format("{}: the ranks have not found each other for {} s; maybe one has died, a "
+                                 "machine cannot be reached, or {} tries a network that is not common to "
+                                 "all, such as Docker's: name the common one, such as {}",
+                                 name_, most_to_meet.count(), name_, mpi.network));
             });
             problem = calls_->begin(&rank, &size, name, sizeof name);
         }
@@ -227,18 +235,13 @@ std::unique_ptr<Transport> open_mpi_transport(const Launched& launched, const La
     return std::make_unique<MpiTransport>(launched, late);
 }
 
-std::string describe_mpi_plugins() {
-    std::string found;
-    for (const MpiKind kind : {MpiKind::open_mpi, MpiKind::mpich}) {
-        if (!found.empty()) found += "; ";
-        try {
-            open_plugin(mpi_of(kind));
-            found += mpi_of(kind).name;
-        } catch (const UsageError& error) {
-            found += error.what();
-        }
+std::string absence_of(MpiKind mpi) {
+    try {
+        open_plugin(mpi_of(mpi));
+        return "";
+    } catch (const UsageError& error) {
+        return error.what();
     }
-    return found;
 }
 
 } // namespace towers

@@ -21,7 +21,7 @@ using Late = std::function<void(const std::string&)>;
 /// other than 0.
 std::unique_ptr<Transport> open_mpi_transport(const Launched& launched, const Late& late);
 
-/// For `devices`: the plugins that can be opened here, `Open MPI`, `MPICH`, or why not.
-std::string describe_mpi_plugins();
+/// Why open_mpi_transport() would refuse an MPI whose plugin or library is missing here; empty: neither is.
+std::string absence_of(MpiKind mpi);
 
 } // namespace towers

@@ -1,6 +1,7 @@
 // Trainings of several ranks, under the launchers of real MPIs.
 #include "backends/launch/choices.h"
 #include "engine/ranks/engine_version.h"
+#include "engine/ranks/world.h"
 #include "tests/apps/helpers.h"
 #include "tests/apps/ranks_job.h"
 #include "tests/support/environment.h"
@@ -37,7 +38,10 @@ TEST_CASE("ranks train as the same towers of one process") {
             CAPTURE(towers.size());
             const Outcome outcome = run(ranks(towers));
             check_started(outcome);
-            CHECK(contains(outcome.out, fmt::format("tower_3: {}/cpu", towers.size() - 1)));
+            const std::string last = fmt::format("{}/cpu", towers.size() - 1), host = towers::host_name();
+            CHECK(contains(outcome.out, fmt::format("tower_3: {} (", last)));
+            CHECK(contains(outcome.out, fmt::format(" on {}), 6 examples a step", host)));
+            CHECK(contains(outcome.out, fmt::format("\ntower_3   {} ({})  ", last, host)));
             CHECK(relative_distance(any_variables(checkpoint(run_path, 10)), expected) < 1e-5);
             CHECK(relative_distance(any_variables(checkpoint(run_path, 10), true),
                                     any_variables(checkpoint(its / "alone", 10), true)) < 1e-5);
@@ -144,6 +148,27 @@ TEST_CASE("ranks that do not fit together are refused with one line") {
         check(with_file("lr = 0.5"), "give all ranks the same flags");
         check(with("--data", (its / "nothing").string()), "there is no file or folder");
         check(with("--towers", "cuda:77"), "rank 1 (");
+    }
+}
+
+TEST_CASE("devices says which rank it is, and why its MPI cannot be used") {
+    const TemporaryFolder folder;
+    const std::string copy = folder.path() / "towers";
+    fs::copy_file(towers_command({}).front(), copy);
+    const RunOptions as_rank{.environment = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}};
+    const Outcome without = Program({copy, "devices"}, as_rank).end();
+    check_worked(without);
+    CHECK(without.out.starts_with("rank 1 of 2 on "));
+    CHECK(
+        contains(without.out, ", by mpirun of Open MPI\nmpi        absent: this program has no plugin for "));
+    for (const Mpi& mpi : mpis()) {
+        CAPTURE(mpi.name);
+        const Arguments devices = towers_command({"devices"});
+        const Outcome with = run(launch(mpi, {devices, devices}));
+        check_worked(with);
+        CHECK(contains(with.out, "rank 0 of 2 on "));
+        CHECK(contains(with.out, "rank 1 of 2 on "));
+        CHECK_FALSE(contains(with.out, "mpi        absent"));
     }
 }
 

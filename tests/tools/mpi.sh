@@ -6,8 +6,8 @@ mpi=$1 ring=$2 library=$3
 plugin=$(dirname "$ring")/../lib/towers/towers-$mpi.so
 [ -f "$plugin" ] || { echo "SKIPPED: this build has no plugin for $mpi"; exit 77; }
 case $mpi in
-openmpi) other=mpich name="Open MPI" soname=libmpi.so.40 package=openmpi-bin ;;
-mpich) other=openmpi name=MPICH soname=libmpich.so.12 package=mpich ;;
+openmpi) other=mpich name="Open MPI" soname=libmpi.so.40 package=openmpi-bin headers=libopenmpi-dev ;;
+mpich) other=openmpi name=MPICH soname=libmpich.so.12 package=mpich headers=libmpich-dev ;;
 esac
 command -v "mpirun.$mpi" >/dev/null || { echo "SKIPPED: there is no mpirun.$mpi"; exit 77; }
 # With the address sanitizer: whose leaks lsan.supp lists is seen only by walking through the libraries' frames.
@@ -56,10 +56,12 @@ fi
 mkdir -p "$work/bin" "$work/lib/towers"
 cp "$ring" "$work/bin/ring"
 copy=$work/lib/towers/towers-$mpi.so
-refused "this program has no plugin for $name, towers-$mpi.so in $work/lib/towers" "$work/bin/ring"
+refused "this program has no plugin for $name, towers-$mpi.so in $work/lib/towers;" "$work/bin/ring"
+grep -qF "(Debian's packages pkg-config and $headers)" "$work/log" || fail "it does not name the headers"
 LC_ALL=C sed "s/$soname/x${soname#l}/" "$plugin" >"$copy"
 refused "(Debian's package $package)" "$work/bin/ring"
-"$work/bin/ring" plugins | grep -q "$name cannot be used" || fail "it says that it can use $name"
+"$work/bin/ring" absent | grep -q "^absent: $name cannot be used" || fail "it says that it can use $name"
 cp "$library" "$copy"
 refused "$copy belongs to another version of towers" "$work/bin/ring"
-"$ring" plugins | grep -Eq "(^|; )$name(;|\$)" || fail "it does not say that it can use $name"
+"$ring" absent >"$work/log" || fail "it does not say which MPI it can use"
+! grep -q "$name" "$work/log" || fail "it says that it cannot use $name"

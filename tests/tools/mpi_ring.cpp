@@ -101,8 +101,9 @@ void misuse(Transport& transport) {
 }
 
 int run(std::string_view what) {
-    if (what == "plugins") {
-        std::puts(towers::describe_mpi_plugins().c_str());
+    if (what == "absent") {
+        for (const towers::MpiKind mpi : {towers::MpiKind::open_mpi, towers::MpiKind::mpich})
+            fmt::print("absent: {}\n", towers::absence_of(mpi));
         return 0;
     }
     std::optional<towers::Launched> launched = towers::launched();
