@@ -80,7 +80,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
         return {.words = {"none", "all", "last-tower-loss", "step-schedule", "unordered-average",
                           "delete-run", "padded-evaluation", "divided-batch-time"},
                 .several = true};
-    for (const char* const other : {"--hold-out", "--variants"})
+    for (const char* const other : {"--hold-out", "--fold", "--variants"})
         if (name == other) return {};
     return {.files = is_path_type(type)};
 }

@@ -13,16 +13,20 @@
 namespace towers {
 
 const char* const hold_out_help =
-    "Keep this part of the pictures, such as 10%, for testing, if their folders "
+    "Keep this part of the pictures, such as 10%, for testing, if their folders or table "
     "have none for it (default: none)";
+const char* const fold_help =
+    "Keep one of several parts of the pictures for testing, such as 2/5: the second of five "
+    "(default: none)";
 const char* const skip_broken_help = "Leave broken pictures out instead of refusing them (default: off)";
 
 std::string format_help() {
     return "Format of the data: " + format_keys() + " (default: the one that recognizes them)";
 }
 
-double hold_out_part(const std::string& percent) {
-    if (percent.empty()) return 0;
+namespace {
+
+double part_of(const std::string& percent) {
     double value = 0;
     const char* const end = percent.data() + percent.size();
     const auto [rest, error] = std::from_chars(percent.data(), end, value);
@@ -36,10 +40,33 @@ double hold_out_part(const std::string& percent) {
     return value / 100;
 }
 
+HeldOut range_of(const std::string& fold) {
+    constexpr unsigned most = 1000;
+    unsigned number = 0, count = 0;
+    const char* const end = fold.data() + fold.size();
+    const auto [slash, error] = std::from_chars(fold.data(), end, number);
+    const auto [rest, error_of_count] = std::from_chars(slash == end ? end : slash + 1, end, count);
+    if (error != std::errc() || error_of_count != std::errc() || *slash != '/' || rest != end || count < 2 ||
+        count > most || number < 1 || number > count)
+        throw UsageError(
+            fmt::format("--fold {}: give the part for testing and the number of parts, up to {}, such as 2/5",
+                        fold, most));
+    return {double(number - 1) / count, double(number) / count};
+}
+
+} // namespace
+
+HeldOut held_out_by(const std::string& percent, const std::string& fold) {
+    if (!percent.empty() && !fold.empty())
+        throw UsageError("--hold-out and --fold both say what to test on; give one of them");
+    if (!percent.empty()) return {0, part_of(percent)};
+    return fold.empty() ? HeldOut{} : range_of(fold);
+}
+
 DataRequest SourceFlags::request(Split split) const {
     DataRequest request{.source = source, .split = split, .seed = seed};
     request.format = format;
-    request.hold_out = hold_out_part(hold_out);
+    request.held_out = held_out_by(hold_out, fold);
     request.skip_broken = skip_broken;
     return request;
 }
@@ -48,6 +75,7 @@ void add_source(CLI::App& command, SourceFlags& flags) {
     command.add_option("source", flags.source, "Data set: " + data_help(false))->required();
     command.add_option("--format", flags.format, format_help());
     command.add_option("--hold-out", flags.hold_out, hold_out_help);
+    command.add_option("--fold", flags.fold, fold_help);
     command.add_flag("--skip-broken", flags.skip_broken, skip_broken_help);
     // The same range as train's, so that train can use the same shapes.
     add_number(command, "--seed", flags.seed, "Seed for the drawn shapes and whatever else is drawn")
@@ -72,7 +100,7 @@ DataRequest data_request(const TrainSettings& settings, Split split, std::uint64
     DataRequest request{.source = apart ? settings.test_data : settings.data, .split = split, .seed = seed};
     request.whole = apart;
     request.format = settings.format;
-    request.hold_out = apart ? 0 : hold_out_part(settings.hold_out);
+    if (!apart) request.held_out = held_out_by(settings.hold_out, settings.fold);
     request.skip_broken = settings.skip_broken;
     request.trained = std::move(trained);
     return request;

@@ -17,16 +17,19 @@ extern const char* const skip_broken_help; ///< what --skip-broken does
 /// What --format takes.
 std::string format_help();
 
-/// The part that --hold-out names, `10%` as 0.1; 0 for "". UsageError for what is no percentage.
-double hold_out_part(const std::string& percent);
+extern const char* const fold_help; ///< what --fold takes
+
+/// What --hold-out names, `10%`, or --fold, `2/5`; none if both are "". UsageError for what is neither, or
+/// both.
+HeldOut held_out_by(const std::string& percent, const std::string& fold);
 
 /// A data set that a command names, with the flags that say how to read it.
 struct SourceFlags {
-    std::string source, format, hold_out;
+    std::string source, format, hold_out, fold;
     std::uint64_t seed = 1;
     bool skip_broken = false;
 
-    /// UsageError as hold_out_part().
+    /// UsageError as held_out_by().
     DataRequest request(Split split) const;
 };
 
@@ -40,7 +43,7 @@ bool is_gone(const std::string& source);
 void check_still_there(const std::string& source, const char* flag);
 
 /// The split's data set that the settings name, with the classes of what a network was trained on, if they
-/// are known. UsageError as hold_out_part().
+/// are known. UsageError as held_out_by().
 DataRequest data_request(const TrainSettings& settings, Split split, std::uint64_t seed,
                          std::vector<std::string> trained = {});
 

@@ -88,7 +88,7 @@ TrainSettings settings_of(const FoundCheckpoint& checkpoint, const EvalFlags& fl
     const auto& [path, file] = checkpoint;
     TrainSettings settings = settings_of_checkpoint(checkpoint, flags.model, flags.recipe, flags.set);
     // The pictures that a run holds out are its test examples, also if its folder is named again.
-    bool held_out = !settings.hold_out.empty() && !flags.data.empty();
+    bool held_out = held_out_by(settings.hold_out, settings.fold).any() && !flags.data.empty();
     if (held_out && without_options(absolute_source(flags.data)) != without_options(settings.data)) {
         const std::optional<TrainSettings> moved = with_moved_data(settings, file, path, flags);
         held_out = moved.has_value();
@@ -101,6 +101,7 @@ TrainSettings settings_of(const FoundCheckpoint& checkpoint, const EvalFlags& fl
         if (!testing) settings.data = flags.data;
         settings.format.clear();
         settings.hold_out.clear();
+        settings.fold.clear();
     }
     if (!flags.format.empty()) settings.format = flags.format;
     if (flags.skip_broken) settings.skip_broken = true;
@@ -165,7 +166,7 @@ LoadedData load_data(const ModelOnRanks& model, const DataRequest& request,
 nlohmann::json to_message(const DataRequest& request) {
     return {{"source", request.source},   {"testing", request.split == Split::test},
             {"seed", request.seed},       {"whole", request.whole},
-            {"format", request.format},   {"hold_out", request.hold_out},
+            {"format", request.format},   {"held_out", {request.held_out.begin, request.held_out.end}},
             {"trained", request.trained}, {"skip_broken", request.skip_broken}};
 }
 
@@ -176,7 +177,7 @@ DataRequest request_in(const nlohmann::json& message, const EvalFlags& flags) {
                         .seed = message["seed"]};
     request.whole = message["whole"];
     request.format = flags.format.empty() ? message["format"].get<std::string>() : flags.format;
-    request.hold_out = message["hold_out"];
+    request.held_out = {message["held_out"][0], message["held_out"][1]};
     request.trained = message["trained"];
     request.skip_broken = message["skip_broken"];
     if (flags.data.empty()) return request;

@@ -37,8 +37,9 @@ void check(const TrainSettings& s) {
     if (s.epochs && !(*s.epochs > 0 && std::isfinite(*s.epochs)))
         complain(fmt::format("--epochs {}: give a number above 0", *s.epochs));
     if (s.epochs && s.steps) complain("--steps and --epochs both say how long to train; give one of them");
-    if (hold_out_part(s.hold_out) > 0 && !s.test_data.empty())
-        complain("--hold-out and --test-data both say what to test on; give one of them");
+    if (held_out_by(s.hold_out, s.fold).any() && !s.test_data.empty())
+        complain(fmt::format("--{} and --test-data both say what to test on; give one of them",
+                             s.fold.empty() ? "hold-out" : "fold"));
     if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
         complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
     device_timeout(s.device_timeout);
@@ -305,8 +306,11 @@ RunInputs read_inputs(const TrainFlags& flags, const Machine& machine) {
     const bool names_devices = given.gives("towers") || given.gives("backend");
     if (past && !names_devices) check_devices(past->latest);
     // Only the data that the run was trained on can follow, so the same pictures are held out.
-    if (past && flags.settings.gives("data") && !flags.settings.gives("hold-out"))
+    if (past && flags.settings.gives("data") && !flags.settings.gives("hold-out") &&
+        !flags.settings.gives("fold")) {
         settings.hold_out = past->latest.settings.hold_out;
+        settings.fold = past->latest.settings.fold;
+    }
     if (past && (flags.settings.gives("init") || settings.init != past->latest.settings.init))
         throw UsageError("--init: a resumed run starts from its checkpoint's variables; leave out --init or "
                          "start another run");

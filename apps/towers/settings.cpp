@@ -37,6 +37,7 @@ void for_each_setting(const Visitor& visitor) {
     visitor("test-data", &S::test_data, training, "Test data, if they are not where --data is");
     visitor("format", &S::format, training, format_help().c_str());
     visitor("hold-out", &S::hold_out, training, hold_out_help);
+    visitor("fold", &S::fold, training, fold_help);
     visitor("skip-broken", &S::skip_broken, training, skip_broken_help);
     visitor("backend", &S::backend, other, "Train on all devices of this backend: cuda, vulkan or cpu");
     visitor("towers", &S::towers, training,
@@ -259,7 +260,10 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
         settings.test_data.clear();
         settings.format.clear();
         settings.hold_out.clear();
+        settings.fold.clear();
     }
+    if (given.gives("hold-out")) settings.fold.clear();
+    if (given.gives("fold")) settings.hold_out.clear();
     if (given.gives("recipe")) {
         settings.set.clear();
         settings.freeze.clear();

@@ -22,7 +22,7 @@ struct TrainSettings {
     std::string recipe = "cifar10-tutorial";
     std::vector<std::string> set;           ///< changes to the recipe, each TABLE.KEY=VALUE
     std::string data = "shapes", test_data; ///< the latter empty: in `data`
-    std::string format, hold_out;           ///< empty: recognized; none
+    std::string format, hold_out, fold;     ///< empty: recognized; none; none
     bool skip_broken = false;
     std::string backend, towers, shares;
     std::optional<unsigned> batch, global_batch; ///< at most one of them is set

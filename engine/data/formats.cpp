@@ -150,10 +150,10 @@ void check_wishes(const DataRequest& request, const DataFormat& format) {
             throw InputError(
                 fmt::format("{}?{}={}: {} take no '{}'{}", request.source, name, value, format.name, name,
                             format.options[0].empty() ? "" : fmt::format(", only {}", known(format))));
-    if (request.hold_out > 0 && !format.holds_out)
-        throw InputError(
-            fmt::format("{}: --hold-out is for folders of pictures, and these are {}; leave it out",
-                        request.source, format.name));
+    if (request.held_out.any() && !format.holds_out)
+        throw InputError(fmt::format("{}: --hold-out and --fold are for folders and tables of pictures, and "
+                                     "these are {}; leave it out",
+                                     request.source, format.name));
 }
 
 } // namespace

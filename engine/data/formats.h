@@ -14,6 +14,14 @@
 
 namespace towers {
 
+/// Which pictures are for testing, if nothing else says it: those whose names have hashes in a range of those
+/// from 0 to 1, so that pictures keep their side when others are added.
+struct HeldOut {
+    double begin = 0, end = 0; ///< the first one, and the one after the last; equal: none
+
+    bool any() const { return end > begin; }
+};
+
 struct DataRequest {
     std::string source; ///< what --data says: a path, a pattern of paths, or a format's word
     Split split;
@@ -24,7 +32,7 @@ struct DataRequest {
     bool whole = false; ///< the source is for this split alone, whatever its files are called
     std::map<std::string, std::string> options = {}; ///< `?NAME=VALUE&NAME=VALUE` after the source's path
     std::string format = {}; ///< the key of the only format to try; empty: the one that recognizes the source
-    double hold_out = 0;     ///< the part of pictures that are for testing, if their folders have none for it
+    HeldOut held_out = {};   ///< of pictures whose folders or table have none for testing
     bool skip_broken = false; ///< leave broken pictures out instead of refusing them
     /// With skip_broken: let grey pictures stand in for those that prove broken only when they are read,
     /// instead of refusing these.
@@ -46,8 +54,8 @@ struct DataFormat {
         name; ///< of a folder's files: `MNIST's`, after "a folder with"; or the word that --data takes
     std::string_view more;                   ///< about a word: `ten classes of drawn shapes`
     std::array<std::string_view, 2> files;   ///< one that a folder has, by split; empty: a word
-    std::array<std::string_view, 3> options; ///< the names that it knows
-    bool holds_out = false;                  ///< whether it obeys hold_out
+    std::array<std::string_view, 7> options; ///< the names that it knows
+    bool holds_out = false;                  ///< whether it obeys held_out
     /// Whether a request's source, without options, is of this format. Never throws.
     bool (*recognizes)(const DataRequest& request);
     /// Of a source that it recognizes. InputError for what is damaged.

@@ -88,6 +88,12 @@ std::string describe_folder(const fs::path& folder, Split split) {
         return "holds CIFAR-10 for Python; get its binary version";
     if (std::ranges::binary_search(names, "meta") && std::ranges::binary_search(names, "train"))
         return "holds CIFAR-100 for Python; get its binary version";
+    if (const std::string name =
+            find([](const std::string& n) { return n.ends_with(".csv") || n.ends_with(".tsv"); });
+        !name.empty())
+        return fmt::format(
+            "holds a table, {}; if it names pictures and their classes, give it instead of its folder",
+            as_printable(name));
     std::string picture = find(is_picture_name);
     for (std::size_t i = 0; picture.empty() && i < std::min<std::size_t>(folders.size(), 20); ++i) {
         const std::vector<std::string> below = names_in(folders[i], nullptr);

@@ -38,10 +38,6 @@ std::string plain(const std::string& name) {
     return word;
 }
 
-std::size_t rank_of(const std::string& name) {
-    return std::size_t(std::ranges::find(test_words, plain(name)) - test_words.begin());
-}
-
 /// The names of the folders in both, which are sorted.
 Names common(const Names& one, const Names& other) {
     Names both;
@@ -86,7 +82,7 @@ PictureFolders find(const fs::path& folder) {
         const auto split = split_called(name);
         (!split ? others : *split == Split::train ? trains : tests).push_back(std::move(name));
     }
-    std::ranges::stable_sort(tests, {}, rank_of);
+    std::ranges::stable_sort(tests, {}, rank_for_testing);
     const auto has_classes = [&](const std::string& name) {
         return holds_classes_of_pictures(folder / name);
     };
@@ -130,6 +126,10 @@ std::optional<Split> split_called(const std::string& name) {
     if (std::ranges::find(train_words, word) != train_words.end()) return Split::train;
     if (std::ranges::find(test_words, word) != test_words.end()) return Split::test;
     return std::nullopt;
+}
+
+std::size_t rank_for_testing(const std::string& name) {
+    return std::size_t(std::ranges::find(test_words, plain(name)) - test_words.begin());
 }
 
 PictureFolders find_picture_folders(const fs::path& folder) {

@@ -12,10 +12,11 @@ namespace towers {
 TEST_CASE("help and messages name every format, once and in one order") {
     CHECK(data_help(true) ==
           "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
-          "JPEG and PNG files (a folder for each class) or a packed file, or 'shapes' (ten "
-          "classes of drawn shapes)");
+          "JPEG and PNG files (a folder for each class), a table of pictures and classes (.csv or "
+          ".tsv) or a packed file, or 'shapes' (ten classes of drawn shapes)");
     CHECK(data_help(false) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
-                              "JPEG and PNG files (a folder for each class) or a packed file, or 'shapes'");
+                              "JPEG and PNG files (a folder for each class), a table of pictures and "
+                              "classes (.csv or .tsv) or a packed file, or 'shapes'");
     CHECK(what_to_give() == "give " + data_help(false) + ", which needs no files");
 }
 
@@ -51,18 +52,19 @@ TEST_CASE("what no format recognizes is refused with what each format would take
     CHECK(refusal("shape", Split::train) ==
           std::string("there is no file or folder shape, but there is shapes") + check);
     const char* const remedy = "; put CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG "
-                               "and PNG files (a folder for each class) or a packed file "
+                               "and PNG files (a folder for each class), a table of pictures and classes "
+                               "(.csv or .tsv) or a packed file "
                                "there, or use --data shapes, "
                                "which needs no files";
     CHECK(refusal(empty, Split::train) ==
           empty +
               " holds no data_batch_1.bin, train.bin, train-images-idx3-ubyte, *train*.tfrecord, "
-              "train/CLASS/*.jpg or packed file" +
+              "train/CLASS/*.jpg, table of pictures or packed file" +
               remedy);
     CHECK(refusal(empty, Split::test) ==
           empty +
-              " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte, *test*.tfrecord, val/CLASS/*.jpg "
-              "or packed file" +
+              " holds no test_batch.bin, test.bin, t10k-images-idx3-ubyte, *test*.tfrecord, val/CLASS/*.jpg, "
+              "row for testing or packed file" +
               remedy);
     test::write_text(folder / "cat.png", "\x89PNG");
     CHECK(refusal(folder / "cat.png", Split::train) ==
@@ -82,7 +84,7 @@ TEST_CASE("--format decides, and what more than one format recognizes is said") 
     request.format = "zip";
     CHECK(test::input_error([&] { open_data(request); }) ==
           "--format zip: there is no such format; choose one of " + format_keys());
-    CHECK(format_keys() == "cifar10, cifar100, mnist, tfrecord, pictures, packed, shapes");
+    CHECK(format_keys() == "cifar10, cifar100, mnist, tfrecord, pictures, table, packed, shapes");
     request.format.clear();
     CHECK(has_examples(request));
     request.split = Split::test;

@@ -85,7 +85,7 @@ TEST_CASE("folders that may be splits or classes are refused") {
         const std::string path = folder.path().string();
         CHECK(folder.error(folder.request()) == why + remedy_begin + path + "?splits=none'");
         DataRequest held_out = folder.request();
-        held_out.hold_out = 0.5;
+        held_out.held_out = {0, 0.5};
         CHECK(folder.error(held_out) == why + remedy_begin + path + "?splits=none'");
         DataRequest request = folder.request();
         request.source += "?splits=none";

@@ -92,7 +92,7 @@ TEST_CASE("pictures without a split are held out by their names, which others do
         " has no test examples, no val/CLASS/*.jpg; give some with --test-data of train, or --data of eval, "
         "or let train hold some out with --hold-out 10%");
     DataRequest train = folder.request(), test = folder.request(Split::test);
-    train.hold_out = test.hold_out = 0.25;
+    train.held_out = test.held_out = {0, 0.25};
     const std::size_t held_out = open_data(test)->size();
     CHECK(open_data(train)->size() + held_out == 60);
     CHECK(held_out >= 6);
@@ -108,11 +108,12 @@ TEST_CASE("pictures without a split are held out by their names, which others do
     CHECK((open_data(test)->checksum() == before) == (now == held_out));
     fs::create_directory(folder / "train");
     for (const char* name : {"a", "b"}) fs::rename(folder / name, folder / "train" / name);
-    CHECK(folder.error(train) == " has folders for training and testing already; leave out --hold-out");
+    CHECK(folder.error(train) ==
+          " has folders for training and testing already; leave out --hold-out or --fold");
     DataRequest shapes{.source = "shapes", .split = Split::train};
-    shapes.hold_out = 0.1;
-    CHECK(folder.error(shapes) ==
-          "shapes: --hold-out is for folders of pictures, and these are shapes; leave it out");
+    shapes.held_out = {0, 0.1};
+    CHECK(folder.error(shapes) == "shapes: --hold-out and --fold are for folders and tables of pictures, and "
+                                  "these are shapes; leave it out");
 }
 
 TEST_CASE("pictures that come apart have the labels of the classes that were trained") {
