@@ -33,10 +33,15 @@ const std::set<std::string> own_flags{"towers",     "backend", "data", "test-dat
                                       "threads",    "readers", "feed", "shares",    "run",
                                       "checkpoint", "model",   "json"};
 
-CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone) {
+CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone,
+                               std::function<void()> stuck) {
     CourierOptions options;
     options.stop = &stop;
     options.gone = std::move(gone);
+    options.stuck = std::move(stuck);
+    // When a rank is gone, a launcher sends the others SIGTERM, and they say so before it kills them.
+    const double hurried = launched().value().kills_after * 0.8;
+    options.silence_at_stop = std::min(options.silence_at_stop, std::chrono::duration<double>(hurried));
     return options;
 }
 
@@ -164,7 +169,9 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
 
 Ranks::Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left)
     : transport_(std::move(transport)), stop_(stop), left_(std::move(left)), run_(left_ ? left_->run : ""),
-      world_(transport_, courier_options(stop, [this](const PeerGone& gone) { peer_is_gone(gone); }),
+      world_(transport_,
+             courier_options(
+                 stop, [this](const PeerGone& gone) { peer_is_gone(gone); }, [this] { connection_breaks(); }),
              fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION, kernels_version(),
                          engine_version())) {
     world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
@@ -239,6 +246,12 @@ std::unique_ptr<Ranks> Ranks::take_next() {
 void Ranks::end(int code) {
     world_.courier().end();
     if (next_ && is_first()) next_->world_.courier().tell_failure(code, "");
+}
+
+/// The launcher will kill this rank before it learns who is gone, of which the launcher's words tell.
+void Ranks::connection_breaks() {
+    const std::lock_guard lock(mutex_);
+    if (end_ && is_first()) report(work_failed, "the connection to a rank has broken" + end_());
 }
 
 /// Ends the program. The lowest rank that is left says what happened.

@@ -120,6 +120,7 @@ public:
 private:
     Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left = {});
     void peer_is_gone(const PeerGone& gone);
+    void connection_breaks();
     unsigned make_next(const PeerGone& gone);
     [[noreturn]] void end_without(const PeerGone& gone, unsigned speaker = 0);
 

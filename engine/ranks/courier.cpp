@@ -22,8 +22,7 @@ constexpr int head_tag = 0, body_tag = 1;
 constexpr std::size_t most_in_head = std::size_t(16) << 10;
 /// Of a message's body at once; its sender is heard with each.
 constexpr std::size_t body_part = std::size_t(8) << 20;
-constexpr milliseconds heart_rate(500), look_rate(100);
-constexpr std::chrono::duration<double> hurried_silence(2);
+constexpr milliseconds heart_rate(250), look_rate(100);
 
 struct Head {
     Topic topic;
@@ -54,7 +53,10 @@ Courier::Courier(std::shared_ptr<Transport> transport, CourierOptions options)
     : transport_(std::move(transport)), options_(std::move(options)), rank_(transport_->rank()),
       size_(transport_->size()), peers_(size_), silence_(options_.silence) {
     for (Peer& peer : peers_) peer.heard = Clock::now();
+    turned_ = Clock::now();
     thread_ = std::thread([this] { work(); });
+    if (options_.stuck && options_.stop != nullptr)
+        watcher_ = std::jthread([this](const std::stop_token& ended) { watch(ended); });
 }
 
 void Courier::close() {
@@ -70,6 +72,7 @@ void Courier::close() {
 
 void Courier::end() {
     close();
+    watcher_ = {};
     if (thread_.joinable()) thread_.join();
 }
 
@@ -184,6 +187,7 @@ void Courier::work() {
     constexpr milliseconds longest(2);
     Clock::time_point moved = Clock::now();
     while (true) {
+        turned_ = Clock::now();
         bool moves = false;
         auto state = Carried::State::idle;
         try {
@@ -222,6 +226,18 @@ void Courier::work() {
         std::unique_lock lock(mutex_);
         work_to_do_.wait_for(lock, pause, [this] { return woken_; });
         woken_ = false;
+    }
+}
+
+/// Until told so, or until the thread is stuck.
+void Courier::watch(const std::stop_token& ended) {
+    while (!ended.stop_requested()) {
+        std::this_thread::sleep_for(milliseconds(50));
+        if (!*options_.stop || Clock::now() - turned_.load() < milliseconds(700)) continue;
+        std::unique_lock lock(mutex_);
+        if (gone_) return;
+        lock.unlock();
+        return options_.stuck();
     }
 }
 
@@ -342,7 +358,7 @@ void Courier::look_after_peers() {
     if (beats) beaten_ = now;
     const std::lock_guard lock(mutex_);
     if (options_.stop != nullptr && *options_.stop && !std::exchange(told_stop_, true)) {
-        silence_ = std::min(silence_, hurried_silence);
+        silence_ = std::min(silence_, options_.silence_at_stop);
         if (rank_ > 0 && !closing_) peers_[0].out.push_back({Topic::stop, {}});
     }
     for (unsigned i = 0; i < size_; ++i) {

@@ -74,9 +74,13 @@ struct CourierOptions {
     /// Called once, by the communication thread, when a peer is gone. It may end the program, or use the
     /// transport. Else receive() throws PeerGone from then on.
     std::function<void(const PeerGone&)> gone;
-    /// Whether the user wants to end the run, of which rank 0 is told; may be null. From then on a much
-    /// shorter silence means that a peer is gone, since the launcher will soon kill this process.
+    /// Whether the user or the launcher wants to end the run, of which rank 0 is told; may be null. From then
+    /// on a much shorter silence means that a peer is gone, since the launcher will soon kill this process.
     const std::atomic<bool>* stop = nullptr;
+    std::chrono::duration<double> silence_at_stop = std::chrono::seconds(2); ///< above 0.5 s
+    /// Called once, by a thread of its own, after that, when the communication thread has been held up for
+    /// 0.7 s: a call of Open MPI takes some seconds when the connection to a peer breaks. May be null.
+    std::function<void()> stuck;
 };
 
 /// Any thread may call it. Functions that wait throw PeerGone.
@@ -146,6 +150,7 @@ private:
         unsigned seen_ended = 0;
     };
     void work();
+    void watch(const std::stop_token& ended);
     bool move();
     bool send_to(unsigned to);
     bool receive_from(unsigned from);
@@ -170,7 +175,9 @@ private:
     std::optional<PeerGone> gone_;
     std::mutex moving_; ///< while the transport is used; before mutex_
     std::chrono::steady_clock::time_point looked_{}, beaten_{};
+    std::atomic<std::chrono::steady_clock::time_point> turned_; ///< when the thread began its last round
     std::thread thread_;
+    std::jthread watcher_; ///< of the thread
 };
 
 } // namespace towers

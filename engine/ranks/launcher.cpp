@@ -42,9 +42,12 @@ Launched launched_by(const char* launcher, MpiKind mpi, const char* rank, const 
 
 std::optional<Launched> launched() {
     // Open MPI's and MPICH's own variables come first: a shell that srun has started passes on Slurm's.
-    if (has("OMPI_COMM_WORLD_SIZE"))
-        return launched_by("mpirun of Open MPI", MpiKind::open_mpi, "OMPI_COMM_WORLD_RANK",
-                           "OMPI_COMM_WORLD_SIZE");
+    if (has("OMPI_COMM_WORLD_SIZE")) {
+        Launched found = launched_by("mpirun of Open MPI", MpiKind::open_mpi, "OMPI_COMM_WORLD_RANK",
+                                     "OMPI_COMM_WORLD_SIZE");
+        found.kills_after = 1;
+        return found;
+    }
     // A batch script has other variables of Slurm, but is no job step. A launcher may start its ranks in one.
     const bool in_step = has("SLURM_STEP_NUM_TASKS");
     if (has("PMI_RANK") && (has("MPI_LOCALNRANKS") || !in_step))

@@ -12,7 +12,8 @@ enum class MpiKind { open_mpi, mpich };
 struct Launched {
     std::string launcher; ///< for messages: `mpirun of Open MPI`, `mpiexec of MPICH`, `srun`
     MpiKind mpi;
-    unsigned rank, ranks; ///< of this process, of all
+    unsigned rank, ranks;    ///< of this process, of all
+    double kills_after = 30; ///< seconds from a SIGTERM, by which it ends the ranks when one is gone
 };
 
 /// None: the program runs by itself. Throws UsageError if a launcher is there that no MPI of ours can serve,

@@ -262,6 +262,64 @@ TEST_CASE("a peer is gone after the silence given, not before, and all who wait 
     CHECK(who[2] == 1u);
 }
 
+TEST_CASE("a peer that was silent when the launcher ends the run is gone at once") {
+    const std::shared_ptr<test::Wires> wires = test::make_wires(2);
+    std::atomic<bool> stop = false;
+    std::atomic<unsigned> told = 0;
+    Couriers couriers;
+    for (unsigned rank = 0; rank < 2; ++rank) {
+        CourierOptions options;
+        options.stop = &stop;
+        options.silence_at_stop = milliseconds(800);
+        options.gone = [&](const PeerGone&) { ++told; };
+        couriers.push_back(std::make_unique<Courier>(test::connect(wires, rank), options));
+    }
+    test::cut(*wires, 1);
+    std::this_thread::sleep_for(milliseconds(1000));
+    CHECK(told == 0); // the usual silence is 20 s
+    const Clock::time_point begin = Clock::now();
+    stop = true;
+    for (unsigned rank : {0u, 1u})
+        CHECK_THROWS_AS(couriers[rank]->receive(1 - rank, Topic::answer), PeerGone);
+    CHECK(seconds_since(begin) < 0.5);
+    CHECK(told == 2);
+    close(couriers);
+}
+
+TEST_CASE("a courier that a call holds up when the launcher ends the run says so, once") {
+    struct HeldUp final : Carried {
+        State advance(Transport&) override {
+            if (is_held) std::this_thread::sleep_for(milliseconds(1500));
+            is_held = false;
+            return State::idle;
+        }
+        void stop() override {}
+        std::atomic<bool> is_held = true;
+    };
+    const std::shared_ptr<test::Wires> wires = test::make_wires(2);
+    std::atomic<bool> stop = false;
+    std::atomic<unsigned> told = 0;
+    Couriers couriers;
+    for (unsigned rank = 0; rank < 2; ++rank) {
+        CourierOptions options;
+        options.stop = &stop;
+        options.stuck = [&] { ++told; };
+        couriers.push_back(std::make_unique<Courier>(test::connect(wires, rank), options));
+    }
+    HeldUp work;
+    couriers[0]->add(work);
+    std::this_thread::sleep_for(milliseconds(900));
+    CHECK(told == 0); // the run goes on
+    stop = true;
+    std::this_thread::sleep_for(milliseconds(300));
+    CHECK(told == 1);
+    while (work.is_held) std::this_thread::sleep_for(milliseconds(10));
+    std::this_thread::sleep_for(milliseconds(200));
+    CHECK(told == 1);
+    couriers[0]->remove(work);
+    close(couriers);
+}
+
 TEST_CASE("a failure that a rank tells reaches the others with its code and its line") {
     CourierOptions options;
     options.silence = std::chrono::seconds(2); // then the one that has told it ends

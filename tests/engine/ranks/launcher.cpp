@@ -51,6 +51,11 @@ TEST_CASE("a program that nobody has launched runs alone") {
     CHECK(told({{"SLURM_STEP_NUM_TASKS", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}) == "alone");
 }
 
+TEST_CASE("a launcher tells how soon it kills") {
+    CHECK(launched_with({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}})->kills_after == 1);
+    CHECK(launched_with({{"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}})->kills_after == 30);
+}
+
 TEST_CASE("launchers are told by what they set") {
     CHECK(told({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}}) ==
           "mpirun of Open MPI: 3 of 4, Open MPI");
