@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -25,15 +27,17 @@ bool ends_with_one_of(const std::string& name, const std::array<std::string_view
     return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// Hidden, or a folder that systems make beside people's: of repaired files, thumbnails, what was deleted.
+/// Hidden, or what systems make beside people's files: of repaired files, thumbnails, what was deleted.
 bool is_of_the_system(const std::string& name) {
-    constexpr std::array<std::string_view, 7> known{"lost+found",
+    constexpr std::array<std::string_view, 9> known{"lost+found",
                                                     "__MACOSX",
                                                     "@eaDir",
                                                     "#recycle",
                                                     "@Recycle",
                                                     "$RECYCLE.BIN",
-                                                    "System Volume Information"};
+                                                    "System Volume Information",
+                                                    "Thumbs.db",
+                                                    "desktop.ini"};
     return name.starts_with('.') || std::ranges::find(known, name) != known.end();
 }
 
@@ -47,6 +51,10 @@ bool list(const fs::path& folder, const std::function<bool(const std::string&, b
     }
     if (error) throw_file_error("read", folder, error.value());
     return true;
+}
+
+void add(LeftInFolder& left, FileKind kind, const fs::path& path) {
+    (kind == FileKind::no_picture ? left.others : left.pictures).add(path);
 }
 
 /// Goes through the JPEG and PNG files below a folder.
@@ -68,8 +76,9 @@ public:
             if (left_-- == 0) return false;
             if (!is_folder) {
                 const FileKind kind = kind_of(name);
-                if (kind == FileKind::other_picture) others_.add(folder / name);
-                return kind != FileKind::picture || visit_(below + name);
+                if (kind == FileKind::picture) return visit_(below + name);
+                if (left_over_ != nullptr) add(*left_over_, kind, folder / name);
+                return true;
             }
             std::error_code error;
             folders.emplace_back(fs::is_symlink(folder / name, error), name);
@@ -86,8 +95,8 @@ public:
             folders, [&](const auto& each) { return walk(folder / each.second, below + each.second + '/'); });
     }
 
-    /// The pictures of other formats on the way.
-    const PicturesLeft& others() const { return others_; }
+    /// Adds the files of other kinds on the way to `left`.
+    void collect(LeftInFolder& left) { left_over_ = &left; }
 
     /// Returns whether it was not visited before; it will not be again.
     bool pass(const fs::path& folder) {
@@ -99,7 +108,7 @@ private:
     std::function<bool(std::string)> visit_;
     std::function<void(const std::string&)> unreadable_;
     std::size_t left_;
-    PicturesLeft others_;
+    LeftInFolder* left_over_ = nullptr;
     std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
@@ -140,6 +149,19 @@ FileKind kind_of(const std::string& name) {
                                              : FileKind::no_picture;
 }
 
+void FilesLeft::add(const fs::path& path) {
+    constexpr std::size_t most = 10;
+    ++count_;
+    first_.insert(path.string());
+    if (first_.size() > most) first_.erase(std::prev(first_.end()));
+}
+
+std::string FilesLeft::named(const fs::path& folder) const {
+    const std::string names = listed(
+        first_, [&](const std::string& path) { return fs::path(path).lexically_relative(folder).string(); });
+    return first_.size() < count_ ? fmt::format("{} and {} more", names, count_ - first_.size()) : names;
+}
+
 std::vector<std::string> class_folders(const fs::path& folder) {
     std::vector<std::string> names;
     list(folder, [&](const std::string& name, bool is_folder) {
@@ -150,7 +172,7 @@ std::vector<std::string> class_folders(const fs::path& folder) {
     return names;
 }
 
-std::vector<std::string> pictures_below(const fs::path& folder, PicturesLeft& others,
+std::vector<std::string> pictures_below(const fs::path& folder, LeftInFolder& left,
                                         const std::function<void(const std::string&)>& unreadable) {
     std::vector<std::string> names;
     Walk walk([&](std::string name) {
@@ -158,20 +180,19 @@ std::vector<std::string> pictures_below(const fs::path& folder, PicturesLeft& ot
         return true;
     });
     walk.pass_unreadable(unreadable);
+    walk.collect(left);
     // A link to a folder above is no class.
     for (const fs::path& above : {folder.parent_path(), folder.parent_path().parent_path()})
         if (above != folder) walk.pass(above); // "/" is above itself
     walk.walk(folder);
-    if (others.count == 0) others.example = walk.others().example;
-    others.count += walk.others().count;
     std::ranges::sort(names);
     return names;
 }
 
-PicturesLeft pictures_beside_classes(const fs::path& folder) {
-    PicturesLeft left;
+LeftInFolder files_beside_classes(const fs::path& folder) {
+    LeftInFolder left;
     list(folder, [&](const std::string& name, bool is_folder) {
-        if (!is_folder && kind_of(name) != FileKind::no_picture) left.add(folder / name);
+        if (!is_folder) add(left, kind_of(name), folder / name);
         return true;
     });
     return left;

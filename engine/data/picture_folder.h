@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,23 +29,32 @@ enum class FileKind {
 };
 FileKind kind_of(const std::string& name);
 
-/// Pictures that do not count.
-struct PicturesLeft {
-    std::size_t count = 0;
-    std::filesystem::path example;
+/// Files that do not count, for a message.
+class FilesLeft {
+public:
+    void add(const std::filesystem::path& path);
+    std::size_t count() const { return count_; }
+    /// `a, b and 3 more`: at most ten in the order of their bytes, below a folder in which all are.
+    std::string named(const std::filesystem::path& folder) const;
 
-    void add(const std::filesystem::path& path) {
-        if (count++ == 0) example = path;
-    }
+private:
+    std::size_t count_ = 0;
+    std::set<std::string> first_;
+};
+
+/// What does not count in a folder.
+struct LeftInFolder {
+    FilesLeft pictures; ///< by the ends of their names
+    FilesLeft others;
 };
 
 /// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes; without
-/// what class_folders() leaves out. Follows links, but enters no folder twice. Adds pictures of other formats
-/// to `others`. `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
-std::vector<std::string> pictures_below(const std::filesystem::path& folder, PicturesLeft& others,
+/// what class_folders() leaves out. Follows links, but enters no folder twice. Adds the other files
+/// to `left`. `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
+std::vector<std::string> pictures_below(const std::filesystem::path& folder, LeftInFolder& left,
                                         const std::function<void(const std::string&)>& unreadable = {});
 
-/// The pictures of any format that lie in a folder itself, beside those of its classes.
-PicturesLeft pictures_beside_classes(const std::filesystem::path& folder);
+/// The files, pictures of any format among them, that lie in a folder itself, beside those of its classes.
+LeftInFolder files_beside_classes(const std::filesystem::path& folder);
 
 } // namespace towers

@@ -46,7 +46,7 @@ std::vector<NamedPicture> pictures_at(const fs::path& path,
     std::error_code unknown; // whoever reads it learns what is wrong
     if (!fs::is_directory(path, unknown)) return {{.name = path.string()}};
     bool readable = true;
-    PicturesLeft others;
+    LeftInFolder others;
     std::vector<NamedPicture> pictures;
     for (const std::string& file : pictures_below(as_entry(path), others, [&](const std::string& problem) {
              readable = false;
@@ -54,10 +54,11 @@ std::vector<NamedPicture> pictures_at(const fs::path& path,
          }))
         pictures.push_back({.name = (path / file).string()});
     const std::string left =
-        others.count == 0
+        others.pictures.count() == 0
             ? ""
-            : fmt::format("{} left out, such as {}: only names with .jpg, .jpeg or .png count; convert them",
-                          count_of(others.count, "picture"), others.example.string());
+            : fmt::format("{} left out: {}; only names with .jpg, .jpeg or .png count: convert such files",
+                          count_of(others.pictures.count(), "picture"),
+                          others.pictures.named(as_entry(path)));
     if (pictures.empty() && readable)
         complain(fmt::format("{} has no JPEG or PNG files{}", path.string(),
                              left.empty() ? "; name another folder" : ", " + left));

@@ -49,16 +49,20 @@ std::vector<std::string> classes_of(const DataRequest& request) {
     return names;
 }
 
-/// Says which pictures do not count. `closed`: what is wrong with each folder that cannot be read.
-void tell_what_is_left(const fs::path& folder, const PicturesLeft& others,
+/// Says which pictures do not count, and to those who want to hear of all, which other files. `closed`: what
+/// is wrong with each folder that cannot be read.
+void tell_what_is_left(const DataRequest& request, const fs::path& folder, const LeftInFolder& below,
                        const std::vector<std::string>& closed) {
-    const auto tell = [&](const PicturesLeft& left, const char* why) {
-        if (left.count > 0)
-            spdlog::warn("{}: {} left out, such as {}: {}", as_printable(folder.string()),
-                         count_of(left.count, "picture"), as_printable(left.example.string()), why);
+    const auto tell = [&](const FilesLeft& left, const char* thing, const char* why) {
+        if (left.count() > 0)
+            spdlog::warn("{}: {} left out: {}{}", as_printable(folder.string()),
+                         count_of(left.count(), thing), as_printable(left.named(folder)), why);
     };
-    tell(others, "only names with .jpg, .jpeg or .png count; convert them");
-    tell(pictures_beside_classes(folder), "only those in a class's folder count; move them into one");
+    const LeftInFolder beside = files_beside_classes(folder);
+    tell(below.pictures, "picture", "; only names with .jpg, .jpeg or .png count: convert such files");
+    tell(beside.pictures, "picture", "; only those in a class's folder count: move such files into one");
+    if (request.left_out)
+        for (const LeftInFolder* const left : {&below, &beside}) tell(left->others, "other file", "");
     if (!closed.empty())
         spdlog::warn("{}: the pictures in {} left out, such as: {}", as_printable(folder.string()),
                      count_of(closed.size(), "folder"), as_printable(closed[0]));
@@ -72,10 +76,13 @@ void tell_of_empty(const fs::path& folder, const std::vector<std::string>& empty
         throw InputError(as_printable(
             fmt::format("{} has pictures of one class only, since {} has no JPEG or PNG files; add some",
                         folder.string(), (folder / empty[0]).string())));
+    FilesLeft left;
+    for (const std::string& name : empty) left.add(folder / name);
     const bool one = empty.size() == 1;
-    spdlog::warn("{}: {} without JPEG or PNG files, such as {}, {} without examples; remove {} if {} none",
-                 as_printable(folder.string()), count_of(empty.size(), "folder"), as_printable(empty[0]),
-                 one ? "is a class" : "are classes", one ? "it" : "them", one ? "it is" : "they are");
+    spdlog::warn("{}: {} without JPEG or PNG files {} without examples: {}; remove {} if {} none",
+                 as_printable(folder.string()), count_of(empty.size(), "folder"),
+                 one ? "is a class" : "are classes", as_printable(left.named(folder)), one ? "it" : "them",
+                 one ? "it is" : "they are");
 }
 
 /// The files of the classes in the folder, with their labels, as the request wants them.
@@ -83,7 +90,7 @@ PictureListing list_files(const DataRequest& request, const fs::path& folder,
                           const std::vector<std::string>& classes) {
     const bool training = request.split == Split::train;
     PictureListing listing{.folder = folder, .files = {}, .records = {}};
-    PicturesLeft others;
+    LeftInFolder others;
     std::vector<std::string> empty, closed; // classes; what is wrong with folders that cannot be read
     std::unordered_map<std::string, std::uint32_t> labels;
     for (std::uint32_t i = 0; i < classes.size(); ++i) labels.emplace(classes[i], i);
@@ -107,7 +114,7 @@ PictureListing list_files(const DataRequest& request, const fs::path& folder,
     }
     // Those who open both splits of one folder hear it once.
     if (training || request.whole || folder != folders_of(request).train)
-        tell_what_is_left(folder, others, closed);
+        tell_what_is_left(request, folder, others, closed);
     if (training && request.trained.empty()) tell_of_empty(folder, empty, classes.size());
     if (listing.files.empty())
         throw InputError(as_printable(fmt::format("{} has no {} pictures{}; add some", folder.string(),
