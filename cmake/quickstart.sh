@@ -11,7 +11,7 @@ set -eu
 
 build_packages="cmake ninja-build g++ libvulkan-dev glslang-tools spirv-tools libdnnl-dev ocl-icd-opencl-dev
 libglm-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
-libprotozero-dev libisal-dev libturbojpeg0-dev libspng-dev libstb-dev help2man"
+libprotozero-dev libisal-dev libturbojpeg0-dev libspng-dev libwebp-dev libstb-dev help2man"
 mpi_packages="pkg-config openmpi-bin libopenmpi-dev mpich libmpich-dev"
 test_packages="$mpi_packages doctest-dev mesa-vulkan-drivers vulkan-validationlayers util-linux man-db
 python3-jsonschema dpkg-dev file"

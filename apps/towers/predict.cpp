@@ -409,7 +409,7 @@ void add_predict(CLI::App& app, Action& chosen) {
         ->type_name("RUN|CHECKPOINT");
     add_model_flags(*command, flags->model);
     command->add_option("pictures", flags->pictures,
-                        "JPEG and PNG files, and folders, whose pictures are taken with those in their "
+                        "JPEG, PNG and WebP files, and folders, whose pictures are taken with those in their "
                         "folders; - is one picture on standard input");
     command->add_option("--files-from", flags->files_from,
                         "Also take the files and folders that this file names, one on each line; - is "

@@ -102,7 +102,7 @@ std::string describe_folder(const fs::path& folder, Split split) {
     }
     if (!picture.empty())
         return fmt::format(
-            "holds pictures ({}), but none that are JPEG or PNG in a folder for each class, such "
+            "holds pictures ({}), but none that are JPEG, PNG or WebP in a folder for each class, such "
             "as train/CLASS/*.jpg",
             as_printable(picture));
     return "";

@@ -5,6 +5,7 @@
 #include "engine/data/jpeg.h"
 #include "engine/data/png.h"
 #include "engine/data/resize.h"
+#include "engine/data/webp.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -25,8 +26,20 @@ bool begins_with(std::span<const std::uint8_t> bytes, std::string_view mark) {
 bool is_jpeg(std::span<const std::uint8_t> bytes) { return begins_with(bytes, "\xff\xd8\xff"); }
 bool is_png(std::span<const std::uint8_t> bytes) { return begins_with(bytes, "\x89PNG\r\n\x1a\n"); }
 
+/// What other pictures begin with, and are called.
+struct OtherFormat {
+    std::string_view mark, name;
+};
+
 [[noreturn]] void refuse_other(std::span<const std::uint8_t> bytes) {
-    throw PictureError(bytes.empty() ? "is empty" : "is neither JPEG nor PNG");
+    using namespace std::string_view_literals; // TIFF's mark contains a zero
+    constexpr OtherFormat others[] = {
+        {"GIF8"sv, "GIF"sv}, {"BM"sv, "BMP"sv}, {"II*\0"sv, "TIFF"sv}, {"MM\0*"sv, "TIFF"sv}};
+    if (bytes.empty()) throw PictureError("is empty");
+    for (const auto& [mark, name] : others)
+        if (begins_with(bytes, mark))
+            throw PictureError(fmt::format("is {}, neither JPEG, PNG nor WebP", name));
+    throw PictureError("is neither JPEG, PNG nor WebP");
 }
 
 /// The size of a picture that is upright.
@@ -102,6 +115,7 @@ ByteBudget& decoding() {
 RawPicture decode(std::span<const std::uint8_t> bytes, unsigned eighths) {
     if (is_jpeg(bytes)) return decode_jpeg(bytes, eighths);
     if (is_png(bytes)) return decode_png(bytes);
+    if (is_webp(bytes)) return decode_webp(bytes);
     refuse_other(bytes);
 }
 
@@ -112,12 +126,16 @@ void check_file_size(std::uint64_t bytes) {
         throw PictureError(fmt::format("has {} MiB, more than {}", bytes >> 20, most_picture_bytes >> 20));
 }
 
-bool begins_as_picture(std::span<const std::uint8_t> bytes) { return is_jpeg(bytes) || is_png(bytes); }
+bool begins_as_picture(std::span<const std::uint8_t> bytes) {
+    return is_jpeg(bytes) || is_png(bytes) || is_webp(bytes);
+}
 
 ImageSize picture_size(PictureBytes bytes) {
-    const std::span<const std::uint8_t> begin = bytes.at(0, 8);
+    const std::span<const std::uint8_t> begin = bytes.at(0, 12);
     if (!begins_as_picture(begin)) refuse_other(begin);
-    auto [size, orientation] = is_png(begin) ? read_png_header(bytes) : read_jpeg_header(bytes);
+    auto [size, orientation] = is_png(begin)    ? read_png_header(bytes)
+                               : is_webp(begin) ? read_webp_header(bytes)
+                                                : read_jpeg_header(bytes);
     if (turns(orientation)) std::swap(size.height, size.width);
     return size;
 }

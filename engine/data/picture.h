@@ -1,4 +1,4 @@
-// Encoded pictures: JPEG and PNG, of any size.
+// Encoded pictures: JPEG, PNG and WebP, of any size.
 #pragma once
 
 #include "engine/data/picture_bytes.h"
@@ -17,7 +17,7 @@ constexpr std::uint64_t most_picture_pixels = 178'956'970;
 /// The most bytes of a picture's file.
 constexpr std::uint64_t most_picture_bytes = std::uint64_t(512) << 20;
 
-/// Why a picture cannot be read, to follow its name: `is neither JPEG nor PNG`.
+/// Why a picture cannot be read, to follow its name: `is neither JPEG, PNG nor WebP`.
 class PictureError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -25,7 +25,7 @@ class PictureError : public std::runtime_error {
 /// Throws PictureError for a file with more than most_picture_bytes.
 void check_file_size(std::uint64_t bytes);
 
-/// Whether bytes begin as a JPEG or PNG does.
+/// Whether bytes begin as a JPEG, PNG or WebP does.
 bool begins_as_picture(std::span<const std::uint8_t> bytes);
 
 /// The size of a picture, upright as its orientation says, without decoding it; 1 channel if it is grey.

@@ -57,7 +57,7 @@ void add(LeftInFolder& left, FileKind kind, const fs::path& path) {
     (kind == FileKind::no_picture ? left.others : left.pictures).add(path);
 }
 
-/// Goes through the JPEG and PNG files below a folder.
+/// Goes through the JPEG, PNG and WebP files below a folder.
 class Walk {
 public:
     /// Visits at most `most` files and folders, and until visit() returns false.
@@ -140,9 +140,9 @@ constexpr std::size_t most_to_see = 10'000;
 } // namespace
 
 FileKind kind_of(const std::string& name) {
-    constexpr std::array<std::string_view, 3> read{".jpg", ".jpeg", ".png"};
-    constexpr std::array<std::string_view, 11> others{".bmp",  ".gif",  ".webp", ".tif", ".tiff", ".heic",
-                                                      ".heif", ".avif", ".jp2",  ".jxl", ".jfif"};
+    constexpr std::array<std::string_view, 4> read{".jpg", ".jpeg", ".png", ".webp"};
+    constexpr std::array<std::string_view, 10> others{".bmp",  ".gif",  ".tif", ".tiff", ".heic",
+                                                      ".heif", ".avif", ".jp2", ".jxl",  ".jfif"};
     const std::string small = lower(name);
     return ends_with_one_of(small, read)     ? FileKind::picture
            : ends_with_one_of(small, others) ? FileKind::other_picture

@@ -48,8 +48,8 @@ struct LeftInFolder {
     FilesLeft others;
 };
 
-/// The paths, below a folder, of the JPEG and PNG files in it and in its folders, sorted as bytes; without
-/// what class_folders() leaves out. Follows links, but enters no folder twice. Adds the other files
+/// The paths, below a folder, of the JPEG, PNG and WebP files in it and in its folders, sorted as bytes;
+/// without what class_folders() leaves out. Follows links, but enters no folder twice. Adds the other files
 /// to `left`. `unreadable` hears of each folder that cannot be read; without it, that is an InputError.
 std::vector<std::string> pictures_below(const std::filesystem::path& folder, LeftInFolder& left,
                                         const std::function<void(const std::string&)>& unreadable = {});

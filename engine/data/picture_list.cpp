@@ -56,11 +56,11 @@ std::vector<NamedPicture> pictures_at(const fs::path& path,
     const std::string left =
         others.pictures.count() == 0
             ? ""
-            : fmt::format("{} left out: {}; only names with .jpg, .jpeg or .png count: convert such files",
-                          count_of(others.pictures.count(), "picture"),
-                          others.pictures.named(as_entry(path)));
+            : fmt::format(
+                  "{} left out: {}; only names with .jpg, .jpeg, .png or .webp count: convert such files",
+                  count_of(others.pictures.count(), "picture"), others.pictures.named(as_entry(path)));
     if (pictures.empty() && readable)
-        complain(fmt::format("{} has no JPEG or PNG files{}", path.string(),
+        complain(fmt::format("{} has no JPEG, PNG or WebP files{}", path.string(),
                              left.empty() ? "; name another folder" : ", " + left));
     else if (!left.empty())
         warn(fmt::format("{}: {}", path.string(), left));

@@ -1,4 +1,5 @@
-// Folders of JPEG and PNG files, one folder a class: train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg.
+// Folders of JPEG, PNG and WebP files, one folder a class: train/CLASS/*.jpg and val/CLASS/*.jpg, or
+// CLASS/*.jpg.
 #include "backends/error.h"
 #include "engine/data/formats.h"
 #include "engine/data/picture_folder.h"
@@ -59,7 +60,7 @@ void tell_what_is_left(const DataRequest& request, const fs::path& folder, const
                          count_of(left.count(), thing), as_printable(left.named(folder)), why);
     };
     const LeftInFolder beside = files_beside_classes(folder);
-    tell(below.pictures, "picture", "; only names with .jpg, .jpeg or .png count: convert such files");
+    tell(below.pictures, "picture", "; only names with .jpg, .jpeg, .png or .webp count: convert such files");
     tell(beside.pictures, "picture", "; only those in a class's folder count: move such files into one");
     if (request.left_out)
         for (const LeftInFolder* const left : {&below, &beside}) tell(left->others, "other file", "");
@@ -73,13 +74,13 @@ void tell_what_is_left(const DataRequest& request, const fs::path& folder, const
 void tell_of_empty(const fs::path& folder, const std::vector<std::string>& empty, std::size_t classes) {
     if (empty.empty()) return;
     if (empty.size() + 1 >= classes)
-        throw InputError(as_printable(
-            fmt::format("{} has pictures of one class only, since {} has no JPEG or PNG files; add some",
-                        folder.string(), (folder / empty[0]).string())));
+        throw InputError(as_printable(fmt::format(
+            "{} has pictures of one class only, since {} has no JPEG, PNG or WebP files; add some",
+            folder.string(), (folder / empty[0]).string())));
     FilesLeft left;
     for (const std::string& name : empty) left.add(folder / name);
     const bool one = empty.size() == 1;
-    spdlog::warn("{}: {} without JPEG or PNG files {} without examples: {}; remove {} if {} none",
+    spdlog::warn("{}: {} without JPEG, PNG or WebP files {} without examples: {}; remove {} if {} none",
                  as_printable(folder.string()), count_of(empty.size(), "folder"),
                  one ? "is a class" : "are classes", as_printable(left.named(folder)), one ? "it" : "them",
                  one ? "it is" : "they are");
@@ -151,7 +152,7 @@ std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
 
 const DataFormat& pictures_format() {
     static constexpr DataFormat format{.key = "pictures",
-                                       .name = "JPEG and PNG files (a folder for each class)",
+                                       .name = "JPEG, PNG and WebP files (a folder for each class)",
                                        .more = {},
                                        .files = {"train/CLASS/*.jpg", "val/CLASS/*.jpg"},
                                        .options = {"size", splits_option},

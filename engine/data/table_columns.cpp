@@ -242,7 +242,7 @@ std::string file_called(const fs::path& folder, std::string_view field) {
     std::string name(field);
     if (kind_of(name) != FileKind::no_picture) return name;
     std::error_code unknown;
-    for (const char* const end : {"", ".jpg", ".jpeg", ".png"})
+    for (const char* const end : {"", ".jpg", ".jpeg", ".png", ".webp"})
         if (fs::is_regular_file(folder / (name + end), unknown)) return name + end;
     return name;
 }

@@ -34,8 +34,8 @@ TableColumns choose_columns(const std::vector<std::string_view>& first,
                             const std::map<std::string, std::string>& options, const std::string& source,
                             const std::filesystem::path& folder);
 
-/// The file that a table's field means, below the folder: itself, or with .jpg, .jpeg or .png after it if
-/// only that is there; else the field.
+/// The file that a table's field means, below the folder: itself, or with .jpg, .jpeg, .png or .webp after it
+/// if only that is there; else the field.
 std::string file_called(const std::filesystem::path& folder, std::string_view field);
 
 } // namespace towers

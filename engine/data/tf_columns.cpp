@@ -57,7 +57,7 @@ void examine(const TfExample& example, const RecordName& name, bool encoded, TfC
     const bool are_pixels = fills && (told || !encoded) && (size.channels == 1 || size.channels == 3);
     content.guessed = are_pixels && !told;
     if (content.encoded || are_pixels) return;
-    if (encoded) throw PictureError("is neither JPEG nor PNG");
+    if (encoded) throw PictureError("is neither JPEG, PNG nor WebP");
     refuse(name,
            fmt::format(
                "has {} bytes of pixels, which are no picture {}", bytes.size(),
@@ -80,7 +80,7 @@ TfColumns::Content TfColumns::read(const TfExample& example, const RecordName& n
         refuse(name, fmt::format("has no label from 0 to {}", most_classes - 1));
     content.label = std::uint32_t(label.whole[0]);
     if (encoded) {
-        if (!begins_as_picture(as_bytes(content.bytes))) throw PictureError("is neither JPEG nor PNG");
+        if (!begins_as_picture(as_bytes(content.bytes))) throw PictureError("is neither JPEG, PNG nor WebP");
         content.encoded = true;
     } else {
         const auto by_name = example.find("image/encoded");

@@ -30,15 +30,15 @@ public:
     const std::string& source() const { return source_; }
 
     struct Content {
-        std::string_view bytes; ///< [height][width][channels], or a JPEG or PNG
+        std::string_view bytes; ///< [height][width][channels], or a JPEG, PNG or WebP
         bool encoded;
         ImageSize size; ///< of pixels that are not encoded
         bool guessed;   ///< the size, which the example does not tell
         std::uint32_t label;
     };
     /// The bytes are the example's. `encoded`: earlier records have encoded pictures. InputError when
-    /// something is missing or does not fit; PictureError when the picture is neither JPEG nor PNG, and must
-    /// be.
+    /// something is missing or does not fit; PictureError when the picture is neither JPEG, PNG nor WebP, and
+    /// must be.
     Content read(const TfExample& example, const RecordName& name, bool encoded) const;
 
 private:

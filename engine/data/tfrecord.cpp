@@ -1,6 +1,6 @@
 // Files of tf.train.Example records with pictures, such as those of TensorFlow's MNIST examples: a picture's
-// bytes [height][width][channels], or a JPEG or PNG, under one name, its label under another, and perhaps its
-// size. Plain files are indexed, and their records read when they are needed.
+// bytes [height][width][channels], or a JPEG, PNG or WebP, under one name, its label under another, and
+// perhaps its size. Plain files are indexed, and their records read when they are needed.
 #include "engine/data/tfrecord.h"
 
 #include "backends/checksum.h"

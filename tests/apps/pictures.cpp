@@ -99,14 +99,14 @@ TEST_CASE("pictures that do not count are said, and a class without any") {
     make_photos(folder.path());
     const RunOptions here{.folder = folder.path()};
     fs::create_directory(folder / "photos/apes");
-    for (const char* name :
-         {"dogs/a.WebP", "dogs/deep.heic", "loose.jpg", "dogs/notes.txt", "dogs/Thumbs.db"})
+    for (const char* name : {"dogs/a.BMP", "dogs/deep.heic", "loose.jpg", "dogs/notes.txt", "dogs/Thumbs.db"})
         write_text(folder / "photos" / name, "?");
     for (int i = 0; i < 12; ++i) write_text(folder / "photos" / fmt::format("list{:02}.csv", i), "?");
     const std::string photos = (folder / "photos").string();
     const std::vector<std::string> said{
         "towers: " + photos +
-            ": 2 pictures left out: dogs/a.WebP, dogs/deep.heic; only names with .jpg, .jpeg or .png count: "
+            ": 2 pictures left out: dogs/a.BMP, dogs/deep.heic; only names with .jpg, .jpeg, .png or .webp "
+            "count: "
             "convert such files",
         "towers: " + photos +
             ": 1 picture left out: loose.jpg; only those in a class's folder count: move such files into "
@@ -117,7 +117,7 @@ TEST_CASE("pictures that do not count are said, and a class without any") {
                                               "list02.csv, list03.csv, list04.csv, list05.csv, "
                                               "list06.csv, list07.csv, list08.csv, list09.csv and 2 more"};
     const std::string empty = "towers: " + photos +
-                              ": 1 folder without JPEG or PNG files is a class without examples: apes; "
+                              ": 1 folder without JPEG, PNG or WebP files is a class without examples: apes; "
                               "remove it if it is none";
     const auto check = [&](const Outcome& outcome, const std::vector<std::string>& expected) {
         CHECK(outcome.code == 0);
@@ -175,8 +175,8 @@ TEST_CASE("data describe names every broken picture, and counts the others") {
         CHECK(outcome.err == "");
         CHECK(contains(outcome.out, "train: 17 pictures of "));
         CHECK(contains(outcome.out, "  1 dogs              8\n"));
-        CHECK(contains(outcome.out, "  broken: photos/dogs/1.jpg is neither JPEG nor PNG\n"
-                                    "  broken: photos/dogs/2.jpg is neither JPEG nor PNG\n"
+        CHECK(contains(outcome.out, "  broken: photos/dogs/1.jpg is neither JPEG, PNG nor WebP\n"
+                                    "  broken: photos/dogs/2.jpg is neither JPEG, PNG nor WebP\n"
                                     "  broken: photos/dogs/rgb.jpg is cut short\n"));
         CHECK(contains(outcome.out, "  replace what is broken, or leave it out with --skip-broken\n") !=
               skip);
@@ -197,7 +197,7 @@ TEST_CASE("data describe names broken pictures also where none is sound") {
         check_failed(outcome, 1, "photos has no picture that is sound (the first: photos/a/0.jpg is neither");
         const std::vector<std::string> lines = lines_of(outcome.out);
         REQUIRE(lines.size() == 11);
-        CHECK(lines[0] == "  broken: photos/a/0.jpg is neither JPEG nor PNG");
+        CHECK(lines[0] == "  broken: photos/a/0.jpg is neither JPEG, PNG nor WebP");
         CHECK(lines[10] == "  and 2 more");
     }
     // Those that prove broken when they are decoded
@@ -244,9 +244,9 @@ TEST_CASE("a broken picture is named before the first step, and may be skipped")
     std::vector<std::string> words{"train",    "--towers",       "cpu",     "--batch", "4",
                                    "--recipe", "mnist-tutorial", "--steps", "2",       "--data",
                                    "photos",   "--run",          "run"};
-    check_failed(
-        run_towers(words, here), 1,
-        "dogs/text.jpg is neither JPEG nor PNG; replace it, or leave broken pictures out with --skip-broken");
+    check_failed(run_towers(words, here), 1,
+                 "dogs/text.jpg is neither JPEG, PNG nor WebP; replace it, or leave broken pictures out with "
+                 "--skip-broken");
     CHECK(!fs::exists(folder / "run"));
     words.emplace_back("--skip-broken");
     const Outcome skipped = run_towers(words, here);

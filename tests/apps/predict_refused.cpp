@@ -46,25 +46,25 @@ TEST_CASE("a picture that cannot be read is named, and the others go on") {
                                                 at + "rgb-16-bits.png"});
         std::vector<std::string> problems = lines_of(outcome.err);
         const std::vector<std::string> expected{
-            fmt::format(
-                "towers: {}: 1 picture left out: moving.gif; only names with .jpg, .jpeg or .png count: "
-                "convert such files",
-                folder.string()),
-            fmt::format("towers: {}empty has no JPEG or PNG files; name another folder", at),
+            fmt::format("towers: {}: 1 picture left out: moving.gif; only names with .jpg, .jpeg, .png or "
+                        ".webp count: "
+                        "convert such files",
+                        folder.string()),
+            fmt::format("towers: {}empty has no JPEG, PNG or WebP files; name another folder", at),
             fmt::format("towers: {}bomb.jpg has ", at),
             fmt::format("towers: {}cut.jpg is cut short", at),
             fmt::format("towers: cannot read {}loop.png: Too many levels of symbolic links", at),
             fmt::format("towers: {}nothing.png is empty", at),
             fmt::format("towers: cannot read {}pipe.png: it is not a regular file", at),
-            fmt::format("towers: {}text.png is neither JPEG nor PNG", at),
+            fmt::format("towers: {}text.png is neither JPEG, PNG nor WebP", at),
             fmt::format("towers: cannot read {}absent.png: No such file or directory", at),
-            fmt::format("towers: {}moving.gif is neither JPEG nor PNG", at)};
+            fmt::format("towers: {}moving.gif is GIF, neither JPEG, PNG nor WebP", at)};
         CAPTURE(outcome.err);
         REQUIRE(problems.size() == expected.size());
         for (std::size_t i = 0; i < expected.size(); ++i) CHECK(problems[i].starts_with(expected[i]));
     }
     const Outcome empty = trained.predict({at + "empty"});
-    check_failed(empty, 1, "empty has no JPEG or PNG files");
+    check_failed(empty, 1, "empty has no JPEG, PNG or WebP files");
 }
 
 TEST_CASE("names of any bytes are printed so that nobody is misled") {

@@ -24,7 +24,7 @@ for format in "$@"; do
     # shellcheck disable=SC2086
     $compiler $flags -fsanitize=fuzzer-no-link "-DFUZZED=$format" -c tests/fuzz/data.cpp -o "$out/fuzz_$format.o"
     # shellcheck disable=SC2086
-    clang++ $flags -fsanitize=fuzzer "$out/fuzz_$format.o" $out/libdata.a -lfmt -lspdlog -lz -lspng -lturbojpeg -lisal -o "$out/fuzz_$format"
+    clang++ $flags -fsanitize=fuzzer "$out/fuzz_$format.o" $out/libdata.a -lfmt -lspdlog -lz -lspng -lturbojpeg -lwebp -lisal -o "$out/fuzz_$format"
 done
 for format in "$@"; do
     mkdir -p "$out/$format"

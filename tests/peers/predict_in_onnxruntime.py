@@ -5,7 +5,7 @@ Usage: predict_in_onnxruntime.py RUN FOLDER [--threads N] [--batch N] [--csv FIL
            [--no-spinning]
 
 RUN is a run's folder of a recipe that recipe_network.py knows (cifar10-fast, cifar10-resnet20, imagenet-resnet18, with
-a pipeline of normalized images). Its latest checkpoint becomes an ONNX file through PyTorch. The JPEG and PNG files
+a pipeline of normalized images). Its latest checkpoint becomes an ONNX file through PyTorch. The JPEG, PNG and WebP files
 below FOLDER are decoded by N threads of PIL, which let go of Python's lock, while onnxruntime computes with N threads.
 JPEGs are decoded at the smallest eighths that suffice (Image.draft), as towers does; --whole decodes them in full size.
 --no-spinning: onnxruntime's threads do not spin while they wait, which is fairer on a machine that does other work. Also

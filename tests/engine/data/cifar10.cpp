@@ -151,7 +151,7 @@ TEST_CASE("other data is named for what it is") {
     check_says(load_error(folder / "hundred"), {"hundred holds CIFAR-100 for Python"});
     file("photos/cats/A.GIF", "");
     check_says(load_error(folder / "photos"),
-               {"photos holds pictures (cats/a.gif), but none that are JPEG or PNG"});
+               {"photos holds pictures (cats/a.gif), but none that are JPEG, PNG or WebP"});
     check_says(load_error(folder / "photos" / "cats"), {"cats holds pictures (a.gif)"});
     // CIFAR-10's files are found beside other files.
     write_train(folder / "photos");

@@ -12,10 +12,10 @@ namespace towers {
 TEST_CASE("help and messages name every format, once and in one order") {
     CHECK(data_help(true) ==
           "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
-          "JPEG and PNG files (a folder for each class), a table of pictures and classes (.csv or "
+          "JPEG, PNG and WebP files (a folder for each class), a table of pictures and classes (.csv or "
           ".tsv) or a packed file, or 'shapes' (ten classes of drawn shapes)");
     CHECK(data_help(false) == "a folder with CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, "
-                              "JPEG and PNG files (a folder for each class), a table of pictures and "
+                              "JPEG, PNG and WebP files (a folder for each class), a table of pictures and "
                               "classes (.csv or .tsv) or a packed file, or 'shapes'");
     CHECK(what_to_give() == "give " + data_help(false) + ", which needs no files");
 }
@@ -51,11 +51,11 @@ TEST_CASE("what no format recognizes is refused with what each format would take
     std::filesystem::remove(folder / "now here");
     CHECK(refusal("shape", Split::train) ==
           std::string("there is no file or folder shape, but there is shapes") + check);
-    const char* const remedy = "; put CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG "
-                               "and PNG files (a folder for each class), a table of pictures and classes "
-                               "(.csv or .tsv) or a packed file "
-                               "there, or use --data shapes, "
-                               "which needs no files";
+    const char* const remedy = "; put CIFAR-10's binary files, CIFAR-100's, MNIST's, TFRecord files, JPEG, "
+                               "PNG and WebP files (a folder "
+                               "for each class), a table of pictures and classes (.csv or .tsv) or a packed "
+                               "file there, or use --data "
+                               "shapes, which needs no files";
     CHECK(refusal(empty, Split::train) ==
           empty +
               " holds no data_batch_1.bin, train.bin, train-images-idx3-ubyte, *train*.tfrecord, "

@@ -96,11 +96,11 @@ std::vector<std::uint8_t> png_header(std::uint32_t height, std::uint32_t width) 
 
 } // namespace
 
-TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG exactly, JPEG within 2") {
+TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG and WebP exactly, JPEG within 2") {
     unsigned compared = 0;
     for (const std::string& name : test::names_in(fixtures())) {
         const bool jpeg = name.ends_with(".jpg");
-        if (!jpeg && !name.ends_with(".png")) continue;
+        if ((!jpeg && !name.ends_with(".png") && !name.ends_with(".webp")) || name == "moving.webp") continue;
         const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / name);
         CAPTURE(name);
         CHECK(begins_as_picture(bytes));
@@ -113,7 +113,7 @@ TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG exactl
             ++compared;
         }
     }
-    CHECK(compared == 51);
+    CHECK(compared == 55);
     CHECK(picture_size(bytes_of(fixtures() / "grey.jpg")) == ImageSize{13, 19, 1});
     CHECK(picture_size(bytes_of(fixtures() / "grey-alpha.png")) == ImageSize{13, 19, 1});
     CHECK(picture_size(bytes_of(fixtures() / "palette.png")) == ImageSize{13, 19, 3});
@@ -122,7 +122,9 @@ TEST_CASE("pictures of every kind are decoded as Pillow decodes them: PNG exactl
 
 TEST_CASE("the size of a picture is that of its upright pixels, in memory and in a file") {
     for (const std::string& name : test::names_in(fixtures())) {
-        if (!name.ends_with(".jpg") && !name.ends_with(".png")) continue;
+        if (!name.ends_with(".jpg") && !name.ends_with(".png") &&
+            (!name.ends_with(".webp") || name == "moving.webp"))
+            continue;
         CAPTURE(name);
         const std::vector<std::uint8_t> bytes = bytes_of(fixtures() / name);
         const ImageSize size = picture_size(bytes);
@@ -210,8 +212,11 @@ TEST_CASE("a JPEG is decoded at a smaller scale, never below the size") {
 TEST_CASE("what is no picture, damaged, cut short or too large is refused before memory is taken") {
     const auto text = [](std::string_view s) { return std::vector<std::uint8_t>(s.begin(), s.end()); };
     CHECK(error_of({}) == "is empty");
-    CHECK(error_of(text("this is no picture")) == "is neither JPEG nor PNG");
-    CHECK(error_of(text("GIF89a.............")) == "is neither JPEG nor PNG");
+    CHECK(error_of(text("this is no picture")) == "is neither JPEG, PNG nor WebP");
+    CHECK(error_of(text("GIF89a.............")) == "is GIF, neither JPEG, PNG nor WebP");
+    CHECK(error_of(text("BM..........")) == "is BMP, neither JPEG, PNG nor WebP");
+    CHECK(error_of(text({"MM\0*\0\0\0\x08\0\0\0\0", 12})) == "is TIFF, neither JPEG, PNG nor WebP");
+    CHECK(error_of(bytes_of(fixtures() / "moving.webp")) == "is an animation; convert it to a picture");
     CHECK(error_of(text("\xff\xd8\xff")) == "is cut short");
     const char* const huge = "has 30000x30000 pixels, more than 178 million";
     CHECK(error_of(png_header(30'000, 30'000)) == huge);
@@ -232,7 +237,8 @@ TEST_CASE("what is no picture, damaged, cut short or too large is refused before
     CHECK(error_of(padded) == "none");
     CHECK(error_of(std::span(padded).first(padded.size() - 40)) == "is cut short");
 
-    for (const char* name : {"rgb.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "interlaced.png"}) {
+    for (const char* name : {"rgb.jpg", "progressive.jpg", "cmyk.jpg", "rgba.png", "interlaced.png",
+                             "lossy.webp", "transparent.webp", "orientation-6.webp"}) {
         CAPTURE(name);
         const std::vector<std::uint8_t> whole = bytes_of(fixtures() / name);
         for (std::size_t length = 0; length + 2 < whole.size(); ++length) {

@@ -62,14 +62,14 @@ TEST_CASE("a folder names the pictures below it, sorted, however its path is wri
 TEST_CASE("what has no pictures is said, and a file is taken whatever its name") {
     const test::TemporaryFolder folder;
     const std::string path = folder.path().string();
-    CHECK(find(path).complaints == Lines{path + " has no JPEG or PNG files; name another folder"});
+    CHECK(find(path).complaints == Lines{path + " has no JPEG, PNG or WebP files; name another folder"});
     test::write_text(folder / "x.gif", "");
-    test::write_text(folder / "y.webp", "");
+    test::write_text(folder / "y.tif", "");
     Found found = find(path);
     REQUIRE(found.complaints.size() == 1);
-    const std::string left =
-        "2 pictures left out: x.gif, y.webp; only names with .jpg, .jpeg or .png count: convert such files";
-    CHECK(found.complaints[0] == path + " has no JPEG or PNG files, " + left);
+    const std::string left = "2 pictures left out: x.gif, y.tif; only names with .jpg, .jpeg, .png or .webp "
+                             "count: convert such files";
+    CHECK(found.complaints[0] == path + " has no JPEG, PNG or WebP files, " + left);
     test::write_text(folder / "a.png", "");
     found = find(path);
     CHECK(found.complaints == Lines{});
@@ -142,7 +142,7 @@ TEST_CASE("a picture that cannot be read is grey, and the others are as prepare_
     const std::vector<std::string> problems{"",
                                             at + "cut.jpg is cut short",
                                             "",
-                                            at + "text.png is neither JPEG nor PNG",
+                                            at + "text.png is neither JPEG, PNG nor WebP",
                                             at + "empty.png is empty",
                                             "cannot read " + at +
                                                 "absent.png: No such file or directory; "

@@ -172,7 +172,7 @@ TEST_CASE("a class without pictures stays one, so that the labels of others do n
     folder.put("ant/1.png");
     folder.put("cow/1.png");
     fs::create_directory(folder / "bee");
-    test::write_text(folder / "bee/1.webp", "RIFF");
+    test::write_text(folder / "bee/1.gif", "GIF8");
     const auto data = folder.open();
     CHECK(data->info().classes == std::vector<std::string>{"ant", "bee", "cow"});
     CHECK(labels_of(*data) == std::vector<std::uint32_t>{0, 2});
@@ -180,7 +180,7 @@ TEST_CASE("a class without pictures stays one, so that the labels of others do n
     fs::remove_all(folder / "cow");
     CHECK(folder.error(folder.request()) == " has pictures of one class only, since " +
                                                 (folder / "bee").string() +
-                                                " has no JPEG or PNG files; add some");
+                                                " has no JPEG, PNG or WebP files; add some");
 }
 
 TEST_CASE("broken pictures are refused, or left out; those that prove broken later become grey") {
@@ -189,7 +189,8 @@ TEST_CASE("broken pictures are refused, or left out; those that prove broken lat
     folder.put("b/1.jpg", "rgb.jpg");
     folder.put("b/2.png");
     test::write_text(folder / "a/text.jpg", "this is no picture");
-    CHECK(folder.error(folder.request()) == std::string("/a/text.jpg is neither JPEG nor PNG") + remedy);
+    CHECK(folder.error(folder.request()) ==
+          std::string("/a/text.jpg is neither JPEG, PNG nor WebP") + remedy);
     DataRequest skipping = folder.request();
     skipping.skip_broken = true;
     CHECK(labels_of(*open_data(skipping)) == std::vector<std::uint32_t>{0, 1, 1});
@@ -198,7 +199,7 @@ TEST_CASE("broken pictures are refused, or left out; those that prove broken lat
     DataRequest hearing = skipping;
     hearing.left_out = [&](const std::string& problem) { left_out.push_back(problem); };
     CHECK(open_data(hearing)->size() == 3);
-    CHECK(left_out == std::vector{(folder / "a/text.jpg").string() + " is neither JPEG nor PNG",
+    CHECK(left_out == std::vector{(folder / "a/text.jpg").string() + " is neither JPEG, PNG nor WebP",
                                   (folder / "b/empty.png").string() + " is empty"});
     fs::remove(folder / "b/empty.png");
     fs::remove(folder / "a/text.jpg");
@@ -230,7 +231,7 @@ TEST_CASE("pictures of which none is sound are refused with an example") {
     request.skip_broken = true;
     CHECK(folder.error(request) ==
           " has no picture that is sound (the first: " + (folder / "a/1.jpg").string() +
-              " is neither JPEG nor PNG); give others");
+              " is neither JPEG, PNG nor WebP); give others");
 }
 
 TEST_CASE("classes whose names read the same are refused") {
@@ -259,7 +260,7 @@ TEST_CASE("classes without pictures, one class, and links in circles") {
     fs::create_directory(folder / "b\n");
     CHECK(folder.error(folder.request()) == " has pictures of one class only, since " +
                                                 folder.path().string() +
-                                                "/b? has no JPEG or PNG files; add some");
+                                                "/b? has no JPEG, PNG or WebP files; add some");
     fs::remove(folder / "b\n");
     fs::create_directory_symlink(folder.path(), folder / "a/circle");
     fs::create_directory_symlink(".", folder / "a/itself");
@@ -276,9 +277,10 @@ TEST_CASE("classes without pictures, one class, and links in circles") {
     fs::remove(folder / "b");
     fs::remove(folder / "a/1.png");
     test::write_text(folder / "a/1.gif", "GIF8");
-    CHECK(folder.error(folder.request()) ==
-          " holds pictures (a/1.gif), but none that are JPEG or PNG in a folder for each class, such as "
-          "train/CLASS/*.jpg");
+    CHECK(
+        folder.error(folder.request()) ==
+        " holds pictures (a/1.gif), but none that are JPEG, PNG or WebP in a folder for each class, such as "
+        "train/CLASS/*.jpg");
 }
 
 } // namespace towers

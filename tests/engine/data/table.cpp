@@ -371,7 +371,7 @@ TEST_CASE("missing files: ten are named, a folder beside that has them is, and t
     test::write_text(folder / "train/p1.png", "no picture");
     CHECK(labels_of(*open_data(skipping)) == Labels{1});
     CHECK(folder.problem("image_id,label\np0,a\np1,b\np1,b\n", "?root=train") ==
-          "/train/p1.png is neither JPEG nor PNG; replace it, or leave broken pictures out with "
+          "/train/p1.png is neither JPEG, PNG nor WebP; replace it, or leave broken pictures out with "
           "--skip-broken");
 }
 

@@ -159,10 +159,10 @@ TEST_CASE("encoded pictures in records are decoded as files are") {
     CHECK(folder.error_of(sound + example("\xff\xd8\xff\xe0...", 0)) ==
           std::string(", record 2 is cut short") + remedy);
     CHECK(folder.error_of(sound + example("neither JPEG nor PNG!", 0)) ==
-          std::string(", record 2 is neither JPEG nor PNG") + remedy);
+          std::string(", record 2 is neither JPEG, PNG nor WebP") + remedy);
     const std::string square(8 * 8, 'x'); // which could be pixels under another name
     CHECK(folder.error_of(framed(write_tf_example({{"image/encoded", square}}, {{"label", 0}}))) ==
-          std::string(", record 0 is neither JPEG nor PNG") + remedy);
+          std::string(", record 0 is neither JPEG, PNG nor WebP") + remedy);
     CHECK(folder.error_of(sound + example(jpeg.substr(0, jpeg.size() - 9), 0)) ==
           std::string(", record 2 is cut short") + remedy);
     CHECK(folder.error_of(example("abcd", 0) + sound) ==
