@@ -46,6 +46,18 @@ std::string joined(const std::vector<double>& values) {
     return listed(values, [](double value) { return fmt::format("{:.4f}", value); });
 }
 
+/// Says when classes are so unequal that training may neglect the rare ones; or nothing.
+std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::vector<std::string>& names) {
+    constexpr double unequal = 3;
+    const auto [rarest, most] = std::ranges::minmax_element(counts);
+    const double ratio = *rarest > 0 ? double(*most) / double(*rarest) : 0; // without examples, nothing helps
+    if (ratio < unequal) return "";
+    const auto name = [&](auto count) { return as_printable(names[std::size_t(count - counts.begin())]); };
+    return fmt::format("  {} has {:.3g} times as many examples as {}: think of 'train --set "
+                       "training.sampler=balanced', or of '--set loss.class_weights=balanced'\n",
+                       name(most), ratio, name(rarest));
+}
+
 /// Returns whether all records are sound.
 bool describe(const char* split, DataRequest request) {
     const bool skip = std::exchange(request.skip_broken, true); // to name them all
@@ -80,6 +92,7 @@ bool describe(const char* split, DataRequest request) {
     for (const std::string& each : names) width = std::clamp(each.size(), width, std::size_t(40));
     for (std::size_t i = 0; i < names.size(); ++i)
         fmt::print("  {} {:<{}} {:>6}\n", i, names[i], width, statistics.counts[i]);
+    if (request.split == Split::train) fmt::print("{}", tell_imbalance(statistics.counts, names));
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     print_broken();
     if (!broken.empty() && !skip)

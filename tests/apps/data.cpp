@@ -241,6 +241,28 @@ TEST_CASE("test pictures have the labels of the training data, whatever its form
                                     (folder / "some").string() + " get them in the order of their names\n"));
 }
 
+TEST_CASE("data describe says when classes are so unequal that training may neglect one") {
+    const auto described = [](unsigned most, unsigned rare) {
+        const TemporaryFolder folder;
+        std::string records;
+        for (unsigned i = 0; i < most + rare; ++i) {
+            const std::string image(32 * 32, char(i));
+            records +=
+                towers::framed(towers::write_tf_example({{"image_raw", image}}, {{"label", i < rare}}));
+        }
+        for (const char* name : {"train.tfrecord", "test.tfrecord"}) write_text(folder / name, records);
+        const Outcome outcome = run_towers({"data", "describe", folder.path().string()});
+        check_worked(outcome);
+        return outcome.out;
+    };
+    const std::string unequal = described(11, 3);
+    const std::string line = "  0 has 3.67 times as many examples as 1: think of 'train --set "
+                             "training.sampler=balanced', or of '--set loss.class_weights=balanced'\n";
+    CHECK(contains(unequal, line));
+    CHECK(unequal.find(line) == unequal.rfind(line)); // of the training split only
+    CHECK(!contains(described(11, 4), "think of"));
+}
+
 TEST_CASE("records that would be noise are told of once") {
     const TemporaryFolder folder;
     std::mt19937 random(5); // NOLINT: the same in each run

@@ -77,6 +77,37 @@ TEST_CASE("a bad recipe is refused in one line with exit code 2, and nothing is 
         "cifar10-fast.toml with --set: [training]: 'batch' is 48, but batch norm takes groups of 32");
 }
 
+TEST_CASE("class weights and a balanced sampler come by --set, are described, kept, resumed and evaluated") {
+    const TemporaryFolder folder;
+    write_text(folder / "mine.toml", small);
+    const RunOptions here{.folder = folder.path()};
+    const Arguments set{"--set", "loss.class_weights=balanced", "--set", "training.sampler=balanced"};
+    const Outcome describe = run_towers(Arguments{"recipe", "describe", "mine.toml"} + set, here);
+    check_worked(describe);
+    CHECK(contains(describe.out,
+                   "\nthe loss of fc has class weights: balanced, examples / (classes * examples "
+                   "of the class)\ntraining takes each class equally often\n"));
+    check_worked(run_towers(Arguments{"recipe", "check", "mine.toml"} + set, here));
+    const Arguments train{"train",  "--recipe", "mine.toml", "--towers", "cpu",
+                          "--tune", "off",      "--batch",   "8"};
+    const Outcome whole = run_towers(train + set + Arguments{"--steps", "4", "--run", "whole"}, here);
+    check_worked(whole);
+    CHECK(contains(whole.out, "class weights of fc: from 1 (circle) to 1 (checkers)\n"));
+    check_worked(run_towers(train + set + Arguments{"--steps", "2", "--run", "parts"}, here));
+    check_worked(run_towers({"train", "--resume", "--run", "parts", "--steps", "4", "--tune", "off"}, here));
+    CHECK(RawTensors::read(folder / "whole/model.ckpt-4.safetensors").data ==
+          RawTensors::read(folder / "parts/model.ckpt-4.safetensors").data);
+    const std::string kept = read_text(folder / "parts/recipe.toml");
+    CHECK(contains(kept, "class_weights = \"balanced\""));
+    CHECK(contains(kept, "sampler = \"balanced\""));
+    check_worked(run_towers({"eval", "parts", "--towers", "cpu"}, here));
+    check_worked(run_towers(Arguments{"parity", "--recipe", "mine.toml", "--towers", "cpu,cpu"} + set, here));
+    check_failed(
+        run_towers(train + Arguments{"--set", "loss.class_weights={ cat = 1 }", "--run", "bad"}, here), 1,
+        "mine.toml with --set: [[loss]]: 'class_weights' names class cat, which shapes does not have");
+    CHECK(!std::filesystem::exists(folder / "bad"));
+}
+
 TEST_CASE("--set of a kind says what it removes, and the run is evaluated with the rest") {
     const TemporaryFolder folder;
     std::string text = small;
