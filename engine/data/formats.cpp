@@ -201,7 +201,7 @@ std::string absolute_source(const std::string& source) {
     std::error_code error;
     if (!is_path(source)) return source;
     if (!is_pattern(path) || fs::exists(path, error) || fs::path(path).is_absolute())
-        return fs::absolute(source).lexically_normal().string();
+        return fs::absolute(path).lexically_normal().string() + source.substr(path.size());
     std::string folder; // whose own characters are no pattern
     for (const char c : fs::current_path().string()) {
         if (std::string_view("*?[\\").find(c) != std::string_view::npos) folder += '\\';

@@ -183,8 +183,7 @@ std::optional<std::vector<Use>> uses_of(const Table& table, const DataRequest& r
             const auto row = std::ranges::find(table.rows, std::uint32_t(i), &Table::Row::split)->row;
             refuse(request,
                    "row {}: its split is '{}'; write train, val or test, or say which word is for testing "
-                   "with '{}?{}=WORD', or "
-                   "pass over the column with '{}?{}=none'",
+                   "with '{}?{}=WORD', or pass over the column with '{}?{}=none'",
                    row, words[i], request.source, test_option, request.source, split_option);
         }
         uses.push_back(is_chosen ? Use::testing : called[i] == Split::test ? Use::neither : Use::training);
@@ -210,21 +209,26 @@ void check_labels(const std::vector<Table::Row>& rows, const Table& table, const
                table.columns.label_name, count > 1 ? fmt::format(", nor have {} others", count - 1) : "");
     }
     std::vector<const Table::Row*> first(table.files.size());
-    std::size_t again = 0;
-    const Table::Row* example = nullptr;
     for (const Table::Row& row : rows) {
         const Table::Row*& before = first[row.file];
-        if (before == nullptr) {
+        if (before == nullptr)
             before = &row;
-        } else if (before->label != row.label) {
+        else if (before->label != row.label)
             refuse(
                 request,
                 "row {}: {} is '{}', but '{}' in row {}; a picture has one label, so remove one of the rows",
                 row.row, table.files[row.file], table.labels[row.label], table.labels[before->label],
                 before->row);
-        } else if (++again == 1) {
-            example = &row;
-        }
+    }
+}
+
+void tell_of_repeated(const std::vector<Table::Row>& rows, const Table& table, const DataRequest& request) {
+    std::vector<bool> seen(table.files.size());
+    std::size_t again = 0;
+    const Table::Row* example = nullptr;
+    for (const Table::Row& row : rows) {
+        if (seen[row.file] && again++ == 0) example = &row;
+        seen[row.file] = true;
     }
     if (example != nullptr)
         spdlog::warn("{}: {} {} a file again, such as row {}, {}; each is an example of its own",
@@ -253,9 +257,8 @@ void check_single(const std::set<std::string, std::less<>>& names, const Table& 
                     table.rows, [&](const Table::Row& each) { return table.labels[each.label] == name; });
                 refuse(request,
                        "row {}: '{}' is several labels, each of which stands alone in other rows, and a "
-                       "picture has one; choose "
-                       "another column with '{}?{}=COLUMN', or say with '{}?{}={}' that it is the name of a "
-                       "class",
+                       "picture has one; choose another column with '{}?{}=COLUMN', or say with '{}?{}={}' "
+                       "that it is the name of a class",
                        row->row, name, request.source, label_option, request.source, label_option,
                        table.columns.label_name);
             }
@@ -334,8 +337,7 @@ void tell_of_splits(const Table& table, const std::optional<std::vector<Use>>& u
     if (!uses) {
         if (table.columns.split)
             spdlog::warn("{}: its column of splits, with words such as {}, does not count; '{}?{}=WORD' says "
-                         "which word is for "
-                         "testing",
+                         "which word is for testing",
                          source, as_printable(table.splits[0]), source, test_option);
         return;
     }
@@ -357,8 +359,7 @@ void tell_of_splits(const Table& table, const std::optional<std::vector<Use>>& u
             source, test_option);
     if (both > 0)
         spdlog::warn("{}: {} for testing {} pictures that are for training too, such as row {} that of row "
-                     "{}; the accuracy will "
-                     "be too good",
+                     "{}; the accuracy will be too good",
                      source, count_of(both, "row"), both == 1 ? "has" : "have", first_both->row,
                      training[first_both->file]);
 }
@@ -373,13 +374,12 @@ PictureListing list_files(const std::vector<Table::Row>& rows, const std::vector
         if (label_of[row.label] == none)
             refuse(request,
                    "row {}: its class '{}' is none of those of the training rows; call it as one of them, or "
-                   "remove the "
-                   "row",
+                   "remove the row",
                    row.row, table.labels[row.label]);
         if (!is_in_split(table.labels[row.label] + '/' + table.files[row.file], request)) continue;
         if (file_of[row.file] == none) {
             file_of[row.file] = std::uint32_t(listing.files.size());
-            listing.files.push_back(table.files[row.file]);
+            listing.files.push_back(file_called(listing.folder, table.files[row.file]));
         }
         listing.records.push_back({file_of[row.file], label_of[row.label]});
     }
@@ -405,16 +405,16 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
     if (request.held_out.any() && uses)
         refuse(request,
                "has a column that says what is for testing; leave out --hold-out or --fold, or pass over it "
-               "with "
-               "'{}?{}=none'",
+               "with '{}?{}=none'",
                request.source, split_option);
     const std::vector<Table::Row> rows = rows_for(training ? Use::training : Use::testing, table, uses);
     check_labels(rows, table, request);
     // Those who open both splits of one table hear it once.
+    if (training || request.whole || uses) tell_of_repeated(rows, table, request);
     if (training) tell_of_splits(table, uses, request);
-    const bool alone = training || !uses || (request.whole && !request.trained.empty());
-    const std::vector<std::uint32_t> labels =
-        sorted_labels(alone ? rows : rows_for(Use::training, table, uses), table);
+    const std::vector<Table::Row> trained = rows_for(Use::training, table, uses);
+    const bool alone = trained.empty() || (request.whole && !request.trained.empty());
+    const std::vector<std::uint32_t> labels = sorted_labels(alone ? rows : trained, table);
     std::set<std::string, std::less<>> distinct;
     std::vector<std::string> classes;
     for (const std::uint32_t label : labels) {
@@ -439,9 +439,12 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
                      "with '{}?{}=COLUMN'",
                      as_printable(request.source), as_printable(table.columns.label_name),
                      as_printable(request.source), label_option);
-    for (std::string& file : listing.files) file = file_called(listing.folder, file);
-    check_are_there(listing, rows, table, request);
-    return open_listed(std::move(listing), std::move(classes), request);
+    try {
+        return open_listed(std::move(listing), classes, request);
+    } catch (const InputError&) { // whose first file may be one of many that are not there
+        check_are_there(list_files(rows, labels, table, request), rows, table, request);
+        throw;
+    }
 }
 
 bool is_table(const DataRequest& request) {

@@ -137,9 +137,9 @@ private:
         if (error == std::errc() && rest == end && number >= 1 && number <= first_.size()) return number - 1;
         refuse(columns_.header
                    ? fmt::format("has no column called {}; its columns are {}", *says, listed_columns())
-                   : fmt::format("has no column {}; give a number from 1 to {}, since its first row names no "
-                                 "columns",
-                                 *says, first_.size()));
+                   : fmt::format(
+                         "has no column {}; give a number from 1 to {}, since its first row names no columns",
+                         *says, first_.size()));
     }
 
     template<std::size_t n>
@@ -168,14 +168,12 @@ private:
                     (by_name ? kind_of(std::string(sample[i])) != FileKind::no_picture : is_there(sample[i])))
                     return i;
         refuse(columns_.header
-                   ? fmt::format(
-                         "has the columns {}, and none is called file, filename, path, image, image_id or "
-                         "id; name it "
-                         "with '{}?{}=COLUMN', or say with '{}?{}=no' that the first row names no columns",
-                         listed_columns(), source_, file_option, source_, header_option)
+                   ? fmt::format("has the columns {}, and none is called file, filename, path, image, "
+                                 "image_id or id; name it with '{}?{}=COLUMN', or say with '{}?{}=no' that "
+                                 "the first row names no columns",
+                                 listed_columns(), source_, file_option, source_, header_option)
                    : fmt::format("has no field in its first row that names a picture in {}; name its column "
-                                 "by its number with "
-                                 "'{}?{}=1', and the folder with '{}?root=FOLDER'",
+                                 "by its number with '{}?{}=1', and the folder with '{}?root=FOLDER'",
                                  folder_.string(), source_, file_option, source_));
     }
 
@@ -203,11 +201,10 @@ private:
                                name_of(columns_.file)));
         constexpr std::size_t most = 10;
         const std::span<const std::size_t> shown = std::span(left).first(std::min(most, left.size()));
-        refuse(fmt::format(
-            "has {} columns that may be labels ({}{}), and a picture has one label; choose a column with "
-            "'{}?{}=COLUMN'",
-            left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
-            left.size() > most ? " ..." : "", source_, label_option));
+        refuse(fmt::format("has {} columns that may be labels ({}{}), and a picture has one label; choose a "
+                           "column with '{}?{}=COLUMN'",
+                           left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
+                           left.size() > most ? " ..." : "", source_, label_option));
     }
 
     /// Pandas writes the numbers of rows into a first column without a name.

@@ -100,6 +100,7 @@ TEST_CASE("a source is the same from any folder") {
     CHECK(absolute_source("shapes") == "shapes");
     CHECK(absolute_source("shapes?x=y") == "shapes?x=y");
     CHECK(absolute_source("digits?size=9") == (odd / "digits?size=9").string());
+    CHECK(absolute_source("./T.csv?root=../../x") == (odd / "T.csv").string() + "?root=../../x");
     CHECK(absolute_source("digits/*.tfrecord?label=x") ==
           (folder / "a\\[1]\\*").string() + "/digits/*.tfrecord?label=x");
     std::filesystem::current_path(before);

@@ -144,9 +144,9 @@ TEST_CASE("a column says what is for testing") {
     CHECK(places_of(*folder.open(folds, "?test=1", Split::test)) == Names{"1.png", "3.png"});
     CHECK(folder.open(folds)->size() == 4); // with a warning
     CHECK_FALSE(has_examples(folder.table(folds, "", Split::test)));
-    CHECK(folder.problem(folds, "?split=fold") == "T row 2: its split is '0'; write train, val or test, or "
-                                                  "say which word is for testing with 'T?test=WORD', or "
-                                                  "pass over the column with 'T?split=none'");
+    CHECK(folder.problem(folds, "?split=fold") ==
+          "T row 2: its split is '0'; write train, val or test, or say which word is for testing with "
+          "'T?test=WORD', or pass over the column with 'T?split=none'");
     CHECK(folder.problem("file,label,split\n0.png,b,train\n1.png,a,tset\n")
               .starts_with("T row 3: its split is 'tset'; write"));
     CHECK(folder.problem("file,label,split\n0.png,b,train\n1.png,a,\n")
@@ -162,9 +162,8 @@ TEST_CASE("a column says what is for testing") {
           "T has no training pictures; add some");
     DataRequest held_out = folder.table(text);
     held_out.held_out = {0, 0.5};
-    CHECK(folder.problem(held_out) ==
-          "T has a column that says what is for testing; leave out --hold-out or --fold, or pass over it "
-          "with 'T?split=none'");
+    CHECK(folder.problem(held_out) == "T has a column that says what is for testing; leave out --hold-out or "
+                                      "--fold, or pass over it with 'T?split=none'");
     // A table without names of columns
     CHECK(folder.open("0.png,a,train\n1.png,b,train\n2.png,b,test\n")->size() == 2);
     CHECK(folder.open("0.png,a,train\n1.png,b,train\n2.png,b,test\n", "", Split::test)->size() == 1);
@@ -180,9 +179,8 @@ TEST_CASE(
     }
     DataRequest train = folder.table(text), test = folder.table(text, "", Split::test);
     CHECK_FALSE(has_examples(test));
-    CHECK(folder.problem(test) ==
-          "T has no test examples, no row for testing; give some with --test-data of train, or --data "
-          "of eval, or let train hold some out with --hold-out 10%");
+    CHECK(folder.problem(test) == "T has no test examples, no row for testing; give some with --test-data of "
+                                  "train, or --data of eval, or let train hold some out with --hold-out 10%");
     DataRequest whole = test;
     whole.whole = true;
     CHECK(open_data(whole)->size() == 60);
@@ -235,9 +233,8 @@ TEST_CASE("a table for testing has the labels of the classes that were trained")
     request.trained = {"ant", "bee", "cow"};
     CHECK(labels_of(*open_data(request)) == Labels{2, 0});
     request.trained = {"ant", "bee"};
-    CHECK(folder.problem(request) ==
-          "T: its class cow is none of the 2 classes of the training data; call it as one of them, "
-          "or leave it out");
+    CHECK(folder.problem(request) == "T: its class cow is none of the 2 classes of the training data; call "
+                                     "it as one of them, or leave it out");
     request = folder.table("file,label\n0.png,07\n", "", Split::test);
     request.whole = true;
     request.trained = {"0", "1", "2", "3", "4", "5", "6", "7"};
@@ -277,9 +274,7 @@ TEST_CASE("tables that are broken are refused in one line with the row") {
          "T row 2 has text right after a quoted field; double the quotes (\"\") that belong to a field"},
         {std::string("file,label\n0.png,a\0\n", 20),
          "T row 2 has a zero byte; write the table as text in UTF-8"},
-        {"\xff\xfe"
-         "f",
-         "T is UTF-16; write it as UTF-8"},
+        {"\xff\xfe x", "T is UTF-16; write it as UTF-8"},
         {"file,label\n0.png,a\n,b\n", "T row 3 names no file"},
         {"file,label\n0.png,a\n1.png,\n", "T row 3 has no label in label; add it, or remove the row"},
         {"file,label\n0.png,\n1.png,\n2.png,a\n",
@@ -290,30 +285,27 @@ TEST_CASE("tables that are broken are refused in one line with the row") {
                                            "another column with 'T?label=COLUMN'"},
         {"file,labels\n0.png,a\n1.png,b\n2.png,a b\n",
          "T row 4: 'a b' is several labels, each of which stands alone in other rows, and a picture has one; "
-         "choose another "
-         "column with 'T?label=COLUMN', or say with 'T?label=labels' that it is the name of a class"},
+         "choose another column with 'T?label=COLUMN', or say with 'T?label=labels' that it is the name of a "
+         "class"},
         {"file,label\n0.png,a\n1.png,b\n2.png,a|b\n",
          "T row 4: 'a|b' is several labels, each of which stands alone in other rows, and a picture has one; "
-         "choose another "
-         "column with 'T?label=COLUMN', or say with 'T?label=label' that it is the name of a class"},
+         "choose another column with 'T?label=COLUMN', or say with 'T?label=label' that it is the name of a "
+         "class"},
         {"image_id,healthy,rust,scab\n0,1,0,0\n1,0,1,0\n",
          "T has 3 columns that may be labels (healthy, rust, scab), and a picture has one label; choose a "
-         "column with "
-         "'T?label=COLUMN'"},
+         "column with 'T?label=COLUMN'"},
         {"0.png,a,x\n1.png,b,y\n", "T has 2 columns that may be labels (column 2, column 3), and a picture "
-                                   "has one label; choose a column with "
-                                   "'T?label=COLUMN'"},
+                                   "has one label; choose a column with 'T?label=COLUMN'"},
         {"image_id\n0\n1\n", "T has no column of labels beside image_id; give a table of file and label"},
         {"file,label,label\n0.png,a,b\n", "T has two columns called label; rename one of them"},
         {"shot,kind\nx,a\ny,b\n",
-         "T has the columns shot, kind, and none is called file, filename, path, image, image_id or id; "
-         "name it with 'T?file=COLUMN', or say with 'T?header=no' that the first row names no columns"},
+         "T has the columns shot, kind, and none is called file, filename, path, image, image_id or id; name "
+         "it with 'T?file=COLUMN', or say with 'T?header=no' that the first row names no columns"},
         {"file,label\n0.png,caf\xe8\n1.png,caf\xe9\n",
          "T has two classes that read caf\ufffd; call one of them otherwise"},
         {"file,label\nx.png,a\n1.png,b\ny.png,b\n",
          "T names 2 of 3 files that are not in F: x.png (row 2), y.png (row 4); name their folder with "
-         "'T?root=FOLDER', or "
-         "leave them out with --skip-broken"},
+         "'T?root=FOLDER', or leave them out with --skip-broken"},
     };
     for (const auto& [text, message] : broken) {
         CAPTURE(text);
@@ -329,8 +321,7 @@ TEST_CASE("tables that are broken are refused in one line with the row") {
         {"?root=0.png", "T?root=0.png: there is no folder F/0.png"},
         {"?size=0", "T?size=0: give the pixels of a side, or HEIGHTxWIDTH, up to 8192 each"},
         {"?lable=x", "T?lable=x: a table of pictures and classes (.csv or .tsv) take no 'lable', only "
-                     "?root=, ?file=, ?label=, "
-                     "?split=, ?test=, ?header= and ?size="},
+                     "?root=, ?file=, ?label=, ?split=, ?test=, ?header= and ?size="},
     };
     for (const auto& [option, message] : options) {
         CAPTURE(option);
@@ -353,9 +344,8 @@ TEST_CASE("missing files: ten are named, a folder beside that has them is, and t
     const TableFolder folder;
     std::string text = "image_id,label\n";
     for (int i = 0; i < 15; ++i) text += "p" + std::to_string(i) + "," + (i % 2 ? "a" : "b") + "\n";
-    const std::string names =
-        "p0 (row 2), p1 (row 3), p2 (row 4), p3 (row 5), p4 (row 6), p5 (row 7), p6 (row 8), "
-        "p7 (row 9), p8 (row 10), p9 (row 11) and 5 more";
+    const std::string names = "p0 (row 2), p1 (row 3), p2 (row 4), p3 (row 5), p4 (row 6), p5 (row 7), p6 "
+                              "(row 8), p7 (row 9), p8 (row 10), p9 (row 11) and 5 more";
     const std::string none = "T names 15 files, none of which is in F: ";
     CHECK(folder.problem(text) == none + names + "; name their folder with 'T?root=FOLDER'");
     folder.put("train/p0.png");
