@@ -1,8 +1,8 @@
 // bench: the report on the terminal, as JSON, as a page, and compared with an earlier one.
 #include "tests/apps/helpers.h"
+#include "tests/apps/json_schema.h"
 #include "tests/support/files.h"
 
-#include <cstdio>
 #include <doctest/doctest.h>
 #include <set>
 #include <sstream>
@@ -18,28 +18,6 @@ Arguments bench(const Arguments& flags, const char* repetitions = "1") {
     return Arguments{"bench", "--batch",   "8", "--repetitions", repetitions, "--steps",
                      "1",     "--warm-up", "1"} +
            flags;
-}
-
-/// The errors that a JSON schema validator finds; "" if there are none or there is no such validator.
-std::string schema_errors(const fs::path& report) {
-    const char* const script = "import json, sys\n"
-                               "try:\n"
-                               "    import jsonschema\n"
-                               "except ImportError:\n"
-                               "    sys.exit(77)\n"
-                               "schema = json.load(open(sys.argv[1]))\n"
-                               "kind = jsonschema.Draft202012Validator\n"
-                               "kind.check_schema(schema)\n"
-                               "for error in kind(schema).iter_errors(json.load(open(sys.argv[2]))):\n"
-                               "    print(error.json_path, error.message)\n";
-    Program python({"python3", "-c", script, (source_folder() / "apps/towers/bench.schema.json").string(),
-                    report.string()});
-    const Outcome outcome = python.end();
-    if (outcome.code == 77 || outcome.code == 127)
-        std::printf("SKIPPED the JSON schema: no validator (python3-jsonschema) is installed\n");
-    else
-        CHECK(outcome.code == 0);
-    return outcome.code == 77 ? "" : outcome.out + outcome.err;
 }
 
 void check_spread(const Json& figure, double least) {
@@ -100,7 +78,7 @@ TEST_CASE("bench measures every device alone and together, as text, JSON and a p
     }
     CHECK_FALSE(contains(outcome.out, "\r")); // no live line without a terminal
 
-    CHECK(schema_errors(json) == "");
+    CHECK(schema_errors("bench.schema.json", json) == "");
     const Json report = Json::parse(read_text(json));
     CHECK(report.at("schema") == 1);
     CHECK(report.at("settings").at("batch") == 8);
@@ -151,7 +129,7 @@ TEST_CASE("the command that bench proposes works") {
                           (folder / "report.json").string()}),
                    {.environment = {{"OMP_NUM_THREADS", "2"}}}); // the default, so not in the command
     check_worked(outcome);
-    CHECK(schema_errors(folder / "report.json") == "");
+    CHECK(schema_errors("bench.schema.json", folder / "report.json") == "");
     CHECK_FALSE(contains(outcome.out, "Fastest"));
     CHECK(contains(outcome.out, "cpu,cpu with 8:8 examples: "));
     CHECK(contains(outcome.out, " % of the sum of the devices' solo rates at batch 8; "));
