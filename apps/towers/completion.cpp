@@ -5,6 +5,7 @@
 #include "apps/towers/flags.h"
 #include "backends/backend.h"
 #include "engine/data/formats.h"
+#include "engine/inference/metric.h"
 #include "engine/recipes/recipes.h"
 
 #include <algorithm>
@@ -37,6 +38,12 @@ std::vector<std::string> recipe_names() {
 std::vector<std::string> backend_names() {
     std::vector<std::string> names;
     for (const Backend* const each : all_backends()) names.emplace_back(each->name());
+    return names;
+}
+
+std::vector<std::string> metric_names() {
+    std::vector<std::string> names;
+    for (const Metric& each : all_metrics()) names.push_back(each.name);
     return names;
 }
 
@@ -74,6 +81,7 @@ CompletedValue value_of(const std::string& command, const CLI::Option& option) {
     if (name == "--tune") return {.words = {"auto", "off", "quick", "full"}, .files = true};
     if (name == "--precision") return {.words = words_in(precision_words())};
     if (name == "--wire") return {.words = {"fp32", "bf16"}};
+    if (name == "--best-by") return {.words = metric_names()};
     if (name == "--on-device-loss") return {.words = {"continue", "stop"}};
     if (name == "--quirks" && command == "eval") return {.words = {"none", "padded-evaluation"}};
     if (name == "--quirks")

@@ -11,8 +11,10 @@
 #include "apps/towers/trained_model.h"
 #include "backends/error.h"
 #include "engine/data/formats.h"
+#include "engine/files/output.h"
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
+#include "engine/inference/metric.h"
 #include "engine/ranks/message.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe_data.h"
@@ -41,12 +43,16 @@ namespace {
 
 struct EvalFlags {
     std::vector<std::string> set;
-    std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion;
+    std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion, json;
     unsigned batch = 128, interval = 0;
+    std::optional<unsigned> top;
     bool raw = false, per_class = false, skip_broken = false;
     PrecisionFlags products;
     OpenOptions open;
     std::vector<std::string> common_lines; ///< see there
+
+    /// Whether a figure needs the scores of all classes.
+    bool need_scores() const { return per_class || !json.empty(); }
 };
 
 void check(const EvalFlags& flags) {
@@ -58,6 +64,10 @@ void check(const EvalFlags& flags) {
     check_threads(flags.open.threads);
     check_precision(flags.products);
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
+    if (!flags.json.empty()) check_output(flags.json);
+    if (!flags.json.empty() && !flags.confusion.empty() && is_standard_output(flags.json) &&
+        is_standard_output(flags.confusion))
+        throw UsageError("--json and --confusion both write to standard output; give a file for one of them");
 }
 
 Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
@@ -125,7 +135,7 @@ std::string why_ended(const std::string& run, std::uint64_t step) {
     if (settings.steps && step >= *settings.steps)
         return fmt::format("the run has taken all its steps, {}", *settings.steps);
     if (settings.stop_early > 0 &&
-        TestRecord::read(metrics_path_in(run), step).since_best() >= settings.stop_early)
+        TestRecord::read(metrics_path_in(run), step).since_best(best_by(settings)) >= settings.stop_early)
         return "the run has stopped early";
     return "";
 }
@@ -143,10 +153,11 @@ struct LoadedData {
     std::vector<Evaluator> evaluators; ///< one on each of the devices, which outlive them
     std::vector<std::uint32_t> labels; ///< as classes of the network, by record
     std::vector<std::string> names;    ///< of the network's classes
+    unsigned scores = 0;               ///< classes whose scores are kept; 0: none are
 };
 
-/// `ranks`: of which each has its own data and devices; null: there is one process.
-LoadedData load_data(const ModelOnRanks& model, const DataRequest& request,
+/// `scores`: are needed. `ranks`: of which each has its own data and devices; null: there is one process.
+LoadedData load_data(const ModelOnRanks& model, const DataRequest& request, bool scores,
                      const std::vector<std::string>& towers, Ranks* ranks) {
     const auto& [recipe, open, batch] = model;
     LoadedData loaded{.open = open, .data = open_data_for(recipe, request)};
@@ -159,6 +170,7 @@ LoadedData load_data(const ModelOnRanks& model, const DataRequest& request,
     for (const std::uint32_t label : data.labels())
         loaded.labels.push_back(label + recipe.model.label_offset);
     loaded.names = class_names(recipe.model, data.info().classes);
+    if (scores) loaded.scores = recipe.model.classes;
     return loaded;
 }
 
@@ -187,13 +199,15 @@ DataRequest request_in(const nlohmann::json& message, const EvalFlags& flags) {
 }
 
 /// Puts the predictions of other ranks' batches in their places.
-void gather(std::span<Prediction> predictions, Ranks& ranks, unsigned batch) {
+void gather(const PredictionSpan& predictions, Ranks& ranks, unsigned batch) {
     for (unsigned rank = 1; rank < ranks.world().size(); ++rank) {
         const Bytes message = ranks.world().courier().receive(rank, Topic::answer);
         Reader reader(message);
         dealing_of(ranks, rank)
-            .for_each(predictions.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
-                std::ranges::copy(reader.get<Prediction>(end - begin), predictions.subspan(begin).begin());
+            .for_each(predictions.each.size(), batch, [&](std::uint64_t begin, std::uint64_t end) {
+                const PredictionSpan place = predictions.part(begin, end - begin);
+                std::ranges::copy(reader.get<Prediction>(place.each.size()), place.each.begin());
+                std::ranges::copy(reader.get<float>(place.scores.size()), place.scores.begin());
             });
     }
 }
@@ -206,15 +220,18 @@ void follow(EvalFlags& flags, Ranks& ranks) {
     for (nlohmann::json order; !(order = ranks.receive()).is_null();) {
         if (order.contains("model")) {
             loaded.reset();
-            loaded = load_data(model_in(order["model"], flags.open), request_in(order["data"], flags), towers,
-                               &ranks);
+            loaded = load_data(model_in(order["model"], flags.open), request_in(order["data"], flags),
+                               order["scores"], towers, &ranks);
         }
-        const std::vector<Prediction> predictions =
-            evaluate(loaded->evaluators, receive_variables(ranks), own_dealing(ranks));
+        Predictions predictions =
+            evaluate(loaded->evaluators, receive_variables(ranks), own_dealing(ranks), loaded->scores);
         Writer message;
-        own_dealing(ranks).for_each(predictions.size(), loaded->evaluators[0].batch(),
+        own_dealing(ranks).for_each(predictions.each.size(), loaded->evaluators[0].batch(),
                                     [&](std::uint64_t begin, std::uint64_t end) {
-                                        message.put(std::span(predictions).subspan(begin, end - begin));
+                                        const PredictionSpan part =
+                                            predictions.all().part(begin, end - begin);
+                                        message.put(std::span<const Prediction>(part.each));
+                                        message.put(std::span<const float>(part.scores));
                                     });
         ranks.world().courier().send(0, Topic::answer, message.take());
     }
@@ -245,39 +262,63 @@ struct Parameters {
     bool averaged;
 };
 
-void show(const LoadedData& loaded, std::span<const Prediction> predictions, const Parameters& of,
-          bool padded, const EvalFlags& flags) {
-    const std::uint64_t batch = loaded.evaluators[0].batch(), records = predictions.size();
-    const Evaluation result = sum_up(predictions, padded ? (records + batch - 1) / batch * batch : records);
+void show(const LoadedData& loaded, const Predictions& predictions, const Parameters& of, bool padded,
+          const EvalFlags& flags) {
+    const std::uint64_t batch = loaded.evaluators[0].batch(), records = predictions.each.size();
+    const std::uint64_t count = padded ? (records + batch - 1) / batch * batch : records;
+    const Evaluation result = sum_up(predictions.each, count);
     if (!std::isfinite(result.cross_entropy()))
         throw InputError(
             fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
                         "earlier checkpoint",
                         of.path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
-    std::FILE* const text = text_stream({flags.confusion});
+    const auto classes = unsigned(loaded.names.size());
+    const Evaluation top = sum_up(predictions.each, count, flags.top.value_or(few_classes));
+    const ClassificationReport report(loaded.labels, predictions, classes);
+    std::FILE* const text = text_stream({flags.confusion, flags.json});
     fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.accuracy());
     fmt::print(text, "{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
                result.examples, result.cross_entropy(), of.step,
                of.averaged ? "moving averages of the variables" : "the variables themselves");
-    if (loaded.names.size() > few_classes)
-        fmt::print(text, "precision @ {} = {:.3f}, {} of {} examples\n", few_classes,
-                   result.accuracy_in_few(), result.correct_in_few, result.examples);
-    if (flags.per_class || !flags.confusion.empty()) {
-        const Confusion confusion(loaded.labels, predictions, unsigned(loaded.names.size()));
-        if (flags.per_class) fmt::print(text, "{}", class_table(confusion, loaded.names));
-        if (!flags.confusion.empty()) write_confusion(flags.confusion, confusion, loaded.names);
-        if (!flags.confusion.empty() && flags.confusion != "-")
+    if (flags.top || classes > few_classes)
+        fmt::print(text, "precision @ {} = {:.3f}, {} of {} examples\n", top.few, top.accuracy_in_few(),
+                   top.correct_in_few, top.examples);
+    fmt::print(text, "balanced accuracy {:.3f}, macro F1 {:.3f}, calibration error {:.3f}\n",
+               *report.balanced_accuracy, *report.f1.macro, report.calibration_error);
+    if (flags.per_class) fmt::print(text, "{}", class_table(report, loaded.names));
+    if (!flags.confusion.empty()) {
+        write_confusion(flags.confusion, report.confusion, loaded.names);
+        if (flags.confusion != "-")
             fmt::print(text, "wrote which classes are taken for which to {}\n", flags.confusion);
+    }
+    if (!flags.json.empty()) {
+        nlohmann::json json = to_json(report, loaded.names);
+        const MetricValues values = values_of_metrics({result, &report, classes});
+        for (const Metric& metric : all_metrics()) {
+            const auto value = values.find(metric.name);
+            json[metric.name] = value != values.end() ? nlohmann::json(value->second) : nlohmann::json();
+        }
+        json["checkpoint"] = as_utf8(of.path.string());
+        json["step"] = of.step;
+        json["averaged"] = of.averaged;
+        json["data"] = as_utf8(loaded.data->info().name);
+        json["split"] = flags.split;
+        json["examples"] = result.examples;
+        json["correct"] = result.correct;
+        json["top_k"] = {
+            {"k", top.few}, {"correct", top.correct_in_few}, {"accuracy", top.accuracy_in_few()}};
+        write_output(flags.json, json.dump(1) + '\n');
+        if (!is_standard_output(flags.json)) fmt::print(text, "wrote all metrics to {}\n", flags.json);
     }
     std::fflush(text);
 }
 
 /// The predictions of all records.
-std::vector<Prediction> evaluate_on(LoadedData& loaded, std::span<const float> variables, Ranks* ranks) {
-    if (ranks == nullptr) return evaluate(loaded.evaluators, variables);
+Predictions evaluate_on(LoadedData& loaded, std::span<const float> variables, Ranks* ranks) {
+    if (ranks == nullptr) return evaluate(loaded.evaluators, variables, loaded.scores);
     send_variables(*ranks, variables);
-    std::vector<Prediction> predictions = evaluate(loaded.evaluators, variables, own_dealing(*ranks));
-    gather(predictions, *ranks, loaded.evaluators[0].batch());
+    Predictions predictions = evaluate(loaded.evaluators, variables, own_dealing(*ranks), loaded.scores);
+    gather(predictions.all(), *ranks, loaded.evaluators[0].batch());
     return predictions;
 }
 
@@ -313,6 +354,10 @@ int lead(EvalFlags& flags, Ranks* ranks) {
             const TrainSettings settings = settings_of(*found, flags);
             const Recipe recipe = recipe_of(settings, path, flags);
             check_recipe(file, recipe, path);
+            if (flags.top > recipe.model.classes)
+                throw UsageError(
+                    fmt::format("--top {}: the network tells {} classes apart; give at most so many",
+                                *flags.top, recipe.model.classes));
             const StateLayout layout = layout_of(recipe);
             const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
@@ -325,8 +370,10 @@ int lead(EvalFlags& flags, Ranks* ranks) {
                 const ModelOnRanks model{recipe, open, flags.batch};
                 const DataRequest request = request_of(settings, *found, recipe, flags);
                 if (ranks != nullptr)
-                    ranks->tell({{"model", to_message(model)}, {"data", to_message(request)}});
-                loaded = load_data(model, request, towers, ranks);
+                    ranks->tell({{"model", to_message(model)},
+                                 {"data", to_message(request)},
+                                 {"scores", flags.need_scores()}});
+                loaded = load_data(model, request, flags.need_scores(), towers, ranks);
                 work_begins();
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
@@ -335,7 +382,7 @@ int lead(EvalFlags& flags, Ranks* ranks) {
                 ranks->tell(nlohmann::json::object());
             const auto variables =
                 part(std::span(state.state), averaged ? layout.averages()->range : layout.all_variables());
-            const std::vector<Prediction> predictions = evaluate_on(*loaded, variables, ranks);
+            const Predictions predictions = evaluate_on(*loaded, variables, ranks);
             show(*loaded, predictions, {path, state.step, averaged},
                  parse_quirks(settings.quirks).padded_evaluation, flags);
             const std::string ended = flags.interval > 0 ? why_ended(flags.model, state.step) : "";
@@ -371,8 +418,17 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->capture_default_str();
     command->add_flag("--raw", flags->raw,
                       "Evaluate the variables themselves instead of their moving averages");
-    command->add_flag("--per-class", flags->per_class,
-                      "Also print precision and recall of each class, and what it is most often taken for");
+    command->add_flag(
+        "--per-class", flags->per_class,
+        "Also print precision, recall, F1 and AUC of each class, their averages, and what it is "
+        "most often taken for");
+    add_number(*command, "--top", flags->top,
+               "Count examples whose class is among the K with the highest scores (default: 5, if the model "
+               "has more classes)",
+               1)
+        ->type_name("K");
+    command->add_option("--json", flags->json,
+                        "Write all metrics to this file as JSON; - is standard output");
     command->add_option("--confusion", flags->confusion,
                         "Write the confusion matrix to this file: CSV if its name ends in .csv, a picture if "
                         "it ends in .png; - is CSV on standard output");

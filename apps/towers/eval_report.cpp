@@ -6,9 +6,11 @@
 #include "engine/files/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <optional>
+#include <utility>
 
 namespace towers {
 namespace {
@@ -17,21 +19,68 @@ std::string figure(const std::optional<double>& value) { return value ? fmt::for
 
 } // namespace
 
-std::string class_table(const Confusion& confusion, const std::vector<std::string>& names) {
-    std::size_t width = 5;
+std::string class_table(const ClassificationReport& report, const std::vector<std::string>& names) {
+    const std::string macro = "macro average", weighted = "weighted average";
+    const Confusion& confusion = report.confusion;
+    std::size_t width = weighted.size();
     for (const std::string& name : names) width = std::max(width, as_printable(name).size());
-    std::string table = fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}  {}\n", "class", width, "examples",
-                                    "precision", "recall", "most often taken for");
+    std::string table;
+    const auto add = [&](const std::string& name, const std::string& examples,
+                         const std::array<std::string, 4>& figures, const std::string& taken) {
+        table += fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}  {:>5}  {:>5}{}\n", name, width, examples,
+                             figures[0], figures[1], figures[2], figures[3], taken);
+    };
+    add("class", "examples", {"precision", "recall", "F1", "AUC"}, "  most often taken for");
+    std::uint64_t examples = 0;
     for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
         const ClassFigures& figures = confusion.of(label);
         const std::optional<std::uint32_t> other = confusion.most_mistaken_for(label);
-        const std::string taken =
+        examples += figures.examples;
+        add(as_printable(names[label]), fmt::to_string(figures.examples),
+            {figure(figures.precision()), figure(figures.recall()), figure(figures.f1()),
+             figure(report.rankings[label].auc)},
             other ? fmt::format("  {} ({})", as_printable(names[*other]), confusion.count(label, *other))
-                  : "";
-        table += fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}{}\n", as_printable(names[label]), width,
-                             figures.examples, figure(figures.precision()), figure(figures.recall()), taken);
+                  : "");
     }
+    for (const auto& [name, average] :
+         {std::pair{macro, &Averages::macro}, std::pair{weighted, &Averages::weighted}})
+        add(name, fmt::to_string(examples),
+            {figure(report.precision.*average), figure(report.recall.*average), figure(report.f1.*average),
+             figure(report.auc.*average)},
+            "");
     return table;
+}
+
+nlohmann::json to_json(const ClassificationReport& report, const std::vector<std::string>& names) {
+    const auto number = [](const std::optional<double>& value) {
+        return value ? nlohmann::json(*value) : nlohmann::json();
+    };
+    const Confusion& confusion = report.confusion;
+    nlohmann::json classes = nlohmann::json::array();
+    for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
+        const ClassFigures& figures = confusion.of(label);
+        const std::optional<std::uint32_t> other = confusion.most_mistaken_for(label);
+        nlohmann::json taken;
+        if (other)
+            taken = {{"class", as_utf8(names[*other])},
+                     {"label", *other},
+                     {"count", confusion.count(label, *other)}};
+        classes.push_back({{"class", as_utf8(names[label])},
+                           {"label", label},
+                           {"examples", figures.examples},
+                           {"predicted", figures.predicted},
+                           {"correct", figures.correct},
+                           {"precision", number(figures.precision())},
+                           {"recall", number(figures.recall())},
+                           {"f1", number(figures.f1())},
+                           {"auc", number(report.rankings[label].auc)},
+                           {"average_precision", number(report.rankings[label].average_precision)},
+                           {"most_often_taken_for", taken}});
+    }
+    return {{"schema", 1},
+            {"towers_version", TOWERS_VERSION},
+            {"calibration_bins", calibration_bins},
+            {"classes", std::move(classes)}};
 }
 
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names) {

@@ -1,18 +1,22 @@
-// What eval says of each class.
+// What eval says of the classes.
 #pragma once
 
 #include "engine/files/canvas.h"
-#include "engine/inference/confusion.h"
+#include "engine/inference/classification_report.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace towers {
 
-/// A line for each class: its examples, precision, recall, and what it is taken for most often. `names`: of
-/// the network's classes.
-std::string class_table(const Confusion& confusion, const std::vector<std::string>& names);
+/// A line for each class: its examples, precision, recall, F1, AUC, and what it is taken for most often; then
+/// the averages. `names`: of the network's classes.
+std::string class_table(const ClassificationReport& report, const std::vector<std::string>& names);
+
+/// The same figures: `schema`, `towers_version`, `calibration_bins` and `classes` of eval.schema.json.
+nlohmann::json to_json(const ClassificationReport& report, const std::vector<std::string>& names);
 
 /// The matrix as CSV (RFC 4180): a row for each class, a column for each predicted class, with their names.
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names);

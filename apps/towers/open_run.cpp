@@ -37,12 +37,13 @@ std::string what_is_best(const OpenRun& run) {
     const auto kept = run.loop.tests.keep_best ? run.directory.best() : std::nullopt;
     if (!kept) return "";
     const TestRecord record = TestRecord::read(run.directory.metrics_path(), run.trainer.steps_done());
-    const TestedStep* const best = record.best();
-    const bool is_lost = best != nullptr && best->accuracy > kept->accuracy;
-    return fmt::format("best in the test: step {}, precision @ 1 = {:.3f}, kept in {}{}\n", kept->step,
-                       kept->accuracy, run.directory.best_path().string(),
+    const Metric& by = find_metric(kept->by, run.directory.best_path().string());
+    const TestedStep* const best = record.best(by);
+    const bool is_lost = best != nullptr && by.is_better(*best->value(by), kept->value);
+    return fmt::format("best in the test: step {}, {} = {:.3f}, kept in {}{}\n", kept->step, by.text,
+                       kept->value, run.directory.best_path().string(),
                        is_lost ? fmt::format(" (step {} had {:.3f}, but its parameters are not kept)",
-                                             best->step, best->accuracy)
+                                             best->step, *best->value(by))
                                : "");
 }
 
@@ -93,10 +94,11 @@ void print_towers(const Trainer& trainer) {
     }
 }
 
-std::string why_early(const TestRecord& record) {
-    const std::uint64_t passes = record.since_best();
-    return fmt::format("{} test {} without a better accuracy than {:.3f}, that after step {}", passes,
-                       passes == 1 ? "pass" : "passes", record.best()->accuracy, record.best()->step);
+std::string why_early(const TestRecord& record, const Metric& by) {
+    const std::uint64_t passes = record.since_best(by);
+    const TestedStep& best = *record.best(by);
+    return fmt::format("{} test {} without a better {} than {:.3f}, that after step {}", passes,
+                       passes == 1 ? "pass" : "passes", by.text, *best.value(by), best.step);
 }
 
 void report_end(const OpenRun& run, const std::string& saved, Ending ending) {
@@ -118,8 +120,9 @@ bool is_done(const OpenRun& run) {
         fmt::print("nothing to do: {} steps are asked for, and {} has {}; ask for more with --steps\n",
                    run.loop.steps, run.past->checkpoint.path.string(), steps);
     else if (run.loop.tests.are_enough(record))
-        fmt::print("nothing to do: {}; go on with --stop-early {} or more, or 0\n", why_early(record),
-                   record.since_best() + 1);
+        fmt::print("nothing to do: {}; go on with --stop-early {} or more, or 0\n",
+                   why_early(record, *run.loop.tests.best_by),
+                   record.since_best(*run.loop.tests.best_by) + 1);
     else
         return false;
     fmt::print("{}{}\n", what_is_best(run), way_to_evaluate(run));

@@ -38,7 +38,7 @@ std::string operands_of(const Trainer& trainer, std::size_t tower);
 void print_towers(const Trainer& trainer);
 
 /// Why test passes have ended the run.
-std::string why_early(const TestRecord& record);
+std::string why_early(const TestRecord& record, const Metric& by);
 
 /// The last lines: where the state is and what to do with it.
 void report_end(const OpenRun& run, const std::string& saved, Ending ending);

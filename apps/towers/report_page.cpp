@@ -77,10 +77,13 @@ std::string report_page(std::span<const ReportedRun> runs, std::span<const nlohm
     nlohmann::json report{{"schema", 1},
                           {"towers_version", TOWERS_VERSION},
                           {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+                          {"metrics", nlohmann::json::array()},
                           {"runs", nlohmann::json::array()},
                           {"networks", nlohmann::json::array()},
                           {"settings", settings_table(runs)},
                           {"recipe_differences", recipe_differences(runs, most_recipe_rows)}};
+    for (const Metric& metric : all_metrics())
+        report["metrics"].push_back({{"name", metric.name}, {"text", metric.text}});
     const std::vector<std::string> names = names_of(runs);
     for (std::size_t i = 0; i < runs.size(); ++i) {
         nlohmann::json run = to_json(runs[i]);

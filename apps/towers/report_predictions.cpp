@@ -6,8 +6,8 @@
 #include "engine/files/base64.h"
 #include "engine/files/png_file.h"
 #include "engine/files/text.h"
-#include "engine/inference/confusion.h"
 #include "engine/inference/evaluation.h"
+#include "engine/inference/metric.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/run/run_directory.h"
@@ -49,7 +49,8 @@ std::string thumbnail(const DataSource& data, std::uint32_t record) {
     return encode_png({.width = width, .height = height, .channels = size.channels}, pixels);
 }
 
-nlohmann::json confusion_json(const Confusion& confusion) {
+nlohmann::json confusion_json(const ClassificationReport& report) {
+    const Confusion& confusion = report.confusion;
     nlohmann::json classes = nlohmann::json::array(), counts = nlohmann::json::array();
     struct Mistaken {
         std::uint32_t label, predicted;
@@ -60,6 +61,8 @@ nlohmann::json confusion_json(const Confusion& confusion) {
         const ClassFigures& figures = confusion.of(label);
         nlohmann::json each{
             {"examples", figures.examples}, {"predicted", figures.predicted}, {"correct", figures.correct}};
+        if (const auto f1 = figures.f1()) each["f1"] = *f1;
+        if (const auto auc = report.rankings[label].auc) each["auc"] = *auc;
         if (const auto other = confusion.most_mistaken_for(label))
             each["taken"] = {{"class", *other}, {"count", confusion.count(label, *other)}};
         classes.push_back(std::move(each));
@@ -152,14 +155,16 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
         evaluators.emplace_back(*devices.back(), recipe, *data, options.batch);
     }
     const bool averaged = layout.averages() != nullptr;
-    std::vector<Prediction> predictions;
+    Predictions all;
     try {
-        predictions =
-            evaluate(evaluators, part(std::span(latest->state.state),
-                                      averaged ? layout.averages()->range : layout.all_variables()));
+        all = evaluate(evaluators,
+                       part(std::span(latest->state.state),
+                            averaged ? layout.averages()->range : layout.all_variables()),
+                       recipe.model.classes);
     } catch (const InputError& error) { // a streamed picture
         return absent(error.what());
     }
+    const std::vector<Prediction>& predictions = all.each;
     const Evaluation result = sum_up(predictions);
     if (!std::isfinite(result.cross_entropy())) return absent("the model has diverged");
 
@@ -186,24 +191,21 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
         }
         return list;
     };
-    const Confusion confusion(labels, predictions, recipe.model.classes);
+    const ClassificationReport report(labels, all, recipe.model.classes);
     nlohmann::json names = nlohmann::json::array();
     for (const std::string& name : class_names(recipe.model, data->info().classes))
         names.push_back(as_printable(name));
-    nlohmann::json json{{"data", as_printable(data->info().name)},
-                        {"step", latest->state.step},
-                        {"averaged", averaged},
-                        {"devices", options.towers},
-                        {"examples", result.examples},
-                        {"correct", result.correct},
-                        {"precision", result.accuracy()},
-                        {"cross_entropy", result.cross_entropy()},
-                        {"names", std::move(names)},
-                        {"confusion", confusion_json(confusion)},
-                        {"samples", pictures(samples_of(labels, options.pictures))},
-                        {"mistakes", pictures(mistakes)}};
-    if (recipe.model.classes > few_classes) json["precision_5"] = result.accuracy_in_few();
-    return json;
+    return {{"data", as_printable(data->info().name)},
+            {"step", latest->state.step},
+            {"averaged", averaged},
+            {"devices", options.towers},
+            {"examples", result.examples},
+            {"correct", result.correct},
+            {"metrics", values_of_metrics({result, &report, recipe.model.classes})},
+            {"names", std::move(names)},
+            {"confusion", confusion_json(report)},
+            {"samples", pictures(samples_of(labels, options.pictures))},
+            {"mistakes", pictures(mistakes)}};
 }
 
 } // namespace towers

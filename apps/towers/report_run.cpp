@@ -5,6 +5,7 @@
 #include "engine/files/text.h"
 #include "engine/recipes/recipes.h"
 #include "engine/run/json_lines.h"
+#include "engine/run/read_metrics.h"
 #include "engine/run/run_directory.h"
 
 #include <algorithm>
@@ -56,8 +57,7 @@ void read_metrics(ReportedRun& run) {
         try {
             const auto step = line.at("step").get<std::uint64_t>();
             if (line.contains("test_precision"))
-                run.tests.push_back({step, number_of(line, "test_precision"),
-                                     number_of(line, "test_cross_entropy"), epochs(line)});
+                run.tests.push_back({step, epochs(line), metrics_in(line)});
             else
                 all.push_back({.step = step,
                                .loss = number_of(line, "loss"),
@@ -215,10 +215,7 @@ nlohmann::json to_json(const ReportedRun& run) {
     }
     nlohmann::json tests = nlohmann::json::array();
     for (const TestPoint& test : run.tests)
-        tests.push_back({{"step", test.step},
-                         {"precision", test.accuracy},
-                         {"cross_entropy", test.cross_entropy},
-                         {"epoch", test.epoch}});
+        tests.push_back({{"step", test.step}, {"epoch", test.epoch}, {"metrics", test.metrics}});
     return {{"name", run.name},
             {"folder", as_utf8(run.folder)},
             {"recipe",

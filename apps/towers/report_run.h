@@ -22,7 +22,8 @@ struct Point {
 
 struct TestPoint {
     std::uint64_t step;
-    double accuracy, cross_entropy, epoch;
+    double epoch;
+    MetricValues metrics;
 };
 
 /// A run's folder, read without its lock: the run may go on.

@@ -43,8 +43,12 @@ void check(const TrainSettings& s) {
     if (s.on_device_loss != "continue" && s.on_device_loss != "stop")
         complain(fmt::format("--on-device-loss '{}': give continue or stop", s.on_device_loss));
     device_timeout(s.device_timeout);
-    const std::pair<const char*, bool> of_tests[] = {
-        {"--eval-raw", s.eval_raw}, {"--keep-best", s.keep_best}, {"--stop-early", s.stop_early != 0}};
+    const std::pair<const char*, bool> of_tests[] = {{"--eval-raw", s.eval_raw},
+                                                     {"--eval-auc", s.eval_auc},
+                                                     {"--best-by", !s.best_by.empty()},
+                                                     {"--keep-best", s.keep_best},
+                                                     {"--stop-early", s.stop_early != 0}};
+    best_by(s);
     for (const auto& [flag, given] : of_tests)
         if (given && s.eval_every == 0)
             complain(fmt::format("{}: this run makes no test passes; give --eval-every N too", flag));
@@ -53,6 +57,25 @@ void check(const TrainSettings& s) {
     parse_wire(s.wire);
     if (s.readers && (*s.readers == 0 || *s.readers > most_readers))
         complain(fmt::format("--readers {}: give 1 to {}", *s.readers, most_readers));
+}
+
+/// How the recipe's test passes are judged.
+void check_best_by(const TrainSettings& s, const Recipe& recipe) {
+    const bool plateau = recipe.schedule.kind == Schedule::Kind::plateau;
+    if (plateau && s.eval_every == 0)
+        throw UsageError(
+            "the recipe's schedule 'plateau' waits for test passes, and this run makes none; give "
+            "--eval-every N too");
+    if (s.best_by.empty() || s.best_by == "accuracy") return;
+    if (!plateau && !s.keep_best && s.stop_early == 0)
+        throw UsageError(
+            fmt::format("--best-by {}: nothing is judged by it; give --keep-best or --stop-early N "
+                        "too, or a recipe whose schedule is 'plateau'",
+                        s.best_by));
+    if (s.best_by == "top_5_accuracy" && recipe.model.classes <= few_classes)
+        throw UsageError(fmt::format("--best-by {}: the network tells {} classes apart, so every example is "
+                                     "among {}; give another metric",
+                                     s.best_by, recipe.model.classes, few_classes));
 }
 
 /// A resumed run uses its own copy of the recipe, unless the user asks for another.
@@ -329,6 +352,7 @@ ResolvedRun resolve(const TrainFlags& flags, const RunInputs& inputs, const Mach
     check(settings);
     run.recipe = recipe_of(settings, run.folder, past);
     if (settings.freeze == std::vector<std::string>{"none"}) settings.freeze.clear();
+    check_best_by(settings, run.recipe);
     freeze(run.recipe.model, settings.freeze);
     run.quirks = parse_quirks(settings.quirks);
     run.existing = past ? Existing::resume : run.quirks.delete_run ? Existing::erase : Existing::refuse;

@@ -85,10 +85,16 @@ void for_each_setting(const Visitor& visitor) {
             "too; 0 makes none");
     visitor("eval-raw", &S::eval_raw, other,
             "Test the variables themselves instead of their moving averages (default: off)");
+    visitor("eval-auc", &S::eval_auc, other,
+            "Also measure AUC and average precision in test passes, for which the scores of all test "
+            "examples are kept in memory (default: off)");
+    visitor("best-by", &S::best_by, other,
+            "The metric by which --keep-best, --stop-early and a plateau schedule judge test passes, such as "
+            "f1_macro or balanced_accuracy (default: accuracy)");
     visitor("keep-best", &S::keep_best, other,
-            "Keep the parameters with the best test accuracy in RUN/best.safetensors (default: off)");
+            "Keep the parameters of the best test pass in RUN/best.safetensors (default: off)");
     visitor("stop-early", &S::stop_early, other,
-            "End the run after this many test passes without a better accuracy; 0: never");
+            "End the run after this many test passes that are not better than the best one; 0: never");
     visitor("log-every", &S::log_every, other, "Number of steps between log lines; 0 writes none");
     visitor("log-towers", &S::log_towers, other, "Also log each tower's own loss (default: off)");
     visitor("summary-every", &S::summary_every, other,
@@ -269,7 +275,8 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
         settings.freeze.clear();
     }
     if (given.gives("eval-every") && given.values.eval_every == 0) {
-        settings.eval_raw = settings.keep_best = false;
+        settings.eval_raw = settings.eval_auc = settings.keep_best = false;
+        settings.best_by.clear();
         settings.stop_early = 0;
     }
     if (given.gives("precision") && given.values.precision == name_of(Precision::fp32))
@@ -284,6 +291,10 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
     for_each_setting([&](const std::string& name, auto member, Settings, const char*) {
         if (given.gives(name)) settings.*member = given.values.*member;
     });
+}
+
+const Metric& best_by(const TrainSettings& settings) {
+    return find_metric(settings.best_by.empty() ? "accuracy" : settings.best_by, "--best-by");
 }
 
 void replace(TrainSettings& settings, const Given& given) {

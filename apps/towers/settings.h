@@ -3,6 +3,7 @@
 
 #include "apps/towers/common_flags.h"
 #include "backends/backend.h"
+#include "engine/inference/metric.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -37,7 +38,9 @@ struct TrainSettings {
     std::uint64_t save_every = 1000;
     unsigned keep = 5;
     std::uint64_t eval_every = 0;
-    bool eval_raw = false, keep_best = false;
+    bool eval_raw = false, eval_auc = false;
+    std::string best_by; ///< a metric; empty: accuracy
+    bool keep_best = false;
     std::uint64_t stop_early = 0;
     std::uint64_t log_every = 10;
     bool log_towers = false;
@@ -89,6 +92,9 @@ GivenSettings read_settings(const std::filesystem::path& file);
 
 /// The same for `text`, which comes from `source`.
 GivenSettings parse_settings(const std::string& text, const std::string& source);
+
+/// Throws UsageError if there is no such metric.
+const Metric& best_by(const TrainSettings& settings);
 
 /// As the settings say.
 PrecisionFlags precision_in(const TrainSettings& settings);

@@ -426,6 +426,8 @@ void Training::open_and_train() {
                                .data = data.get(),
                                .tests = {.every = settings.eval_every,
                                          .raw = settings.eval_raw,
+                                         .scores = settings.eval_auc,
+                                         .best_by = &best_by(settings),
                                          .keep_best = settings.keep_best,
                                          .stop_early = settings.stop_early}},
                       .trainer = trainer,
@@ -483,7 +485,9 @@ void Training::train_and_report(const OpenRun& run) {
 
     if (flags_.log_placement) placement_ = placement_log(trainer, trainer.last_shares());
     if (ended.how == Ending::early)
-        try_to([&ended] { fmt::print("stopped early: {}\n", why_early(ended.tests)); });
+        try_to([&ended, &run] {
+            fmt::print("stopped early: {}\n", why_early(ended.tests, *run.loop.tests.best_by));
+        });
     const std::string saved = fmt::format("{}: saved {}", ended.how == Ending::stopped ? "stopped" : "done",
                                           directory.checkpoint_path(trainer.steps_done()).string());
     if (settings.shares == "auto") {

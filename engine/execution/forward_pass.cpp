@@ -1,6 +1,7 @@
 #include "engine/execution/forward_pass.h"
 
 #include "engine/execution/feeding.h"
+#include "engine/execution/softmax.h"
 #include "engine/step/network.h"
 
 #include <algorithm>
@@ -8,17 +9,14 @@
 #include <utility>
 
 namespace towers {
-namespace {
 
 Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label) {
     if (!std::isfinite(loss)) return {loss, label, Prediction::no_rank};
     const float score = logits[label];
     const auto rank = std::uint32_t(std::ranges::count_if(logits, [&](float each) { return each > score; }));
     const auto best = std::uint32_t(std::ranges::max_element(logits) - logits.begin());
-    return {loss, rank == 0 ? label : best, rank};
+    return {loss, rank == 0 ? label : best, rank, float(Softmax(logits).highest_probability())};
 }
-
-} // namespace
 
 ForwardPass::ForwardPass(Session session, const Plan& plan, unsigned label_offset)
     : session_(std::move(session)), label_offset_(label_offset),
@@ -36,7 +34,7 @@ void ForwardPass::load(std::span<const float> variables) const {
 }
 
 bool ForwardPass::run(std::span<const Example> examples, const StreamedData& streamed,
-                      std::span<Prediction> predictions, const PassWatch& watch) {
+                      const PredictionSpan& predictions, const PassWatch& watch) {
     std::optional<BatchReader> reader;
     if (streamed.source != nullptr) {
         Device* const device = &session_.device();
@@ -62,8 +60,10 @@ bool ForwardPass::run(std::span<const Example> examples, const StreamedData& str
         } else
             compute({first, examples.subspan(first, count), {}}, {});
         for (std::size_t i = 0; i < count; ++i)
-            predictions[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),
-                                                   examples[first + i].label + label_offset_);
+            predictions.each[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),
+                                                        examples[first + i].label + label_offset_);
+        if (!predictions.scores.empty())
+            std::ranges::copy(logits_.first(count * classes), predictions.part(first, count).scores.begin());
     }
     return true;
 }

@@ -21,10 +21,38 @@ struct Prediction {
     /// The class with the highest score: the label's if none is higher, else the first of them.
     std::uint32_t predicted;
     std::uint32_t rank; ///< how many classes score higher than the label's; no_rank if the loss is not finite
+    float confidence = 0; ///< the probability of the predicted class; 0 if the loss is not finite
     static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
 
     /// Whether the label's class is among the `k` with the highest scores (in_top_k).
     bool is_among(std::uint32_t k) const { return rank < k; }
+};
+
+/// `logits`: of all classes. `label`: of the network's classes.
+Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label);
+
+/// Where a pass writes what the network makes of examples.
+struct PredictionSpan {
+    std::span<Prediction> each;
+    std::span<float> scores = {}; ///< logits, [examples, classes]; empty: nobody asks for them
+
+    /// Of the scores; 0 without them.
+    std::size_t classes() const { return each.empty() ? 0 : scores.size() / each.size(); }
+    PredictionSpan part(std::size_t first, std::size_t count) const {
+        return {each.subspan(first, count), scores.subspan(first * classes(), count * classes())};
+    }
+};
+
+/// What a network makes of examples.
+struct Predictions {
+    std::vector<Prediction> each;
+    std::vector<float> scores; ///< as PredictionSpan's
+
+    /// `classes`: of the scores; 0: none are kept.
+    explicit Predictions(std::size_t examples = 0, std::size_t classes = 0)
+        : each(examples), scores(examples * classes) {}
+
+    PredictionSpan all() { return {each, scores}; }
 };
 
 /// What a pass asks and tells.
@@ -53,11 +81,11 @@ public:
     unsigned batch() const { return unsigned(batch_.size()); }
     /// `variables`: including statistics, laid out as StateLayout says.
     void load(std::span<const float> variables) const;
-    /// Fills each example's prediction, batch by batch. `streamed`: whose images the examples name, if the
-    /// plan is for staged images. Returns false if it was told to end early. InputError when streamed data
-    /// cannot be read.
+    /// Fills each example's prediction and, if there is room for them, scores, batch by batch. `streamed`:
+    /// whose images the examples name, if the plan is for staged images. Returns false if it was told to end
+    /// early. InputError when streamed data cannot be read.
     bool run(std::span<const Example> examples, const StreamedData& streamed,
-             std::span<Prediction> predictions, const PassWatch& watch = {});
+             const PredictionSpan& predictions, const PassWatch& watch = {});
     /// Takes batches of the queue, which have this pass's size, until none is left. The plan is for staged
     /// images. Throws what BatchQueue::take() throws.
     void run(BatchQueue& queue, const SeeScores& see);

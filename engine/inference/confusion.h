@@ -17,13 +17,15 @@ struct ClassFigures {
     std::uint64_t examples = 0, predicted = 0, correct = 0;
 
     /// The part of those predicted to be of the class that are; none if there are none.
-    std::optional<double> precision() const { return part_of(predicted); }
+    std::optional<double> precision() const { return part_of(correct, predicted); }
     /// The part of the class's examples that are recognized; none if there are none.
-    std::optional<double> recall() const { return part_of(examples); }
+    std::optional<double> recall() const { return part_of(correct, examples); }
+    /// The harmonic mean of both, 0 if one is 0 or missing; none if both are missing.
+    std::optional<double> f1() const { return part_of(2 * correct, predicted + examples); }
 
 private:
-    std::optional<double> part_of(std::uint64_t whole) const {
-        return whole > 0 ? std::optional(double(correct) / double(whole)) : std::nullopt;
+    static std::optional<double> part_of(std::uint64_t part, std::uint64_t whole) {
+        return whole > 0 ? std::optional(double(part) / double(whole)) : std::nullopt;
     }
 };
 

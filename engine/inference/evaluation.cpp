@@ -16,12 +16,12 @@ const DataSource* if_streamed(Device& device, const DataSource& data, Feeding fe
 
 } // namespace
 
-Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count) {
-    Evaluation sum{.examples = count};
+Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count, unsigned few) {
+    Evaluation sum{.examples = count, .few = few};
     for (std::uint64_t i = 0; i < count; ++i) {
         const Prediction& each = predictions[i % predictions.size()];
         sum.correct += each.is_among(1);
-        sum.correct_in_few += each.is_among(few_classes);
+        sum.correct_in_few += each.is_among(few);
         sum.loss_sum += double(each.loss);
     }
     return sum;
@@ -59,29 +59,33 @@ Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& dat
       }()) {}
 
 void Evaluator::run(std::span<const float> variables, const Dealing& dealing,
-                    std::span<Prediction> predictions) {
+                    const PredictionSpan& predictions) {
     std::vector<Example> examples;
     dealing.for_each(records_, batch(), [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t i = begin; i < end; ++i) examples.push_back({.record = std::uint32_t(i)});
     });
     feed_.bring(examples);
-    std::vector<Prediction> own(examples.size());
+    Predictions own(examples.size(), predictions.classes());
     pass_.load(variables);
-    pass_.run(examples, {.source = streamed_}, own);
-    for (std::size_t i = 0; i < own.size(); ++i) predictions[examples[i].record] = own[i];
+    pass_.run(examples, {.source = streamed_}, own.all());
+    for (std::size_t i = 0; i < own.each.size(); ++i) {
+        const PredictionSpan place = predictions.part(examples[i].record, 1);
+        place.each[0] = own.each[i];
+        std::ranges::copy(own.all().part(i, 1).scores, place.scores.begin());
+    }
 }
 
-std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables) {
-    return evaluate(evaluators, variables, {0, evaluators.size(), evaluators.size()});
+Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> variables, unsigned classes) {
+    return evaluate(evaluators, variables, {0, evaluators.size(), evaluators.size()}, classes);
 }
 
-std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
-                                 const Dealing& dealing) {
-    std::vector<Prediction> predictions(evaluators[0].records());
+Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
+                     const Dealing& dealing, unsigned classes) {
+    Predictions predictions(evaluators[0].records(), classes);
     std::vector<std::future<void>> parts;
     for (std::size_t i = 0; i < evaluators.size(); ++i)
         parts.push_back(std::async(std::launch::async, [&, i] {
-            evaluators[i].run(variables, {dealing.first + i, 1, dealing.all}, predictions);
+            evaluators[i].run(variables, {dealing.first + i, 1, dealing.all}, predictions.all());
         }));
     for (std::future<void>& each : parts) each.get();
     return predictions;

@@ -14,20 +14,21 @@
 
 namespace towers {
 
-constexpr unsigned few_classes = 5; ///< Evaluation counts an example that has its label among so many
+constexpr unsigned few_classes = 5; ///< among which an example's label counts too, unless others are asked
 
 struct Evaluation {
     std::uint64_t examples = 0, correct = 0, correct_in_few = 0;
-    double loss_sum = 0; ///< sum of the examples' cross entropies
+    unsigned few = few_classes; ///< classes with the highest scores
+    double loss_sum = 0;        ///< sum of the examples' cross entropies
 
     double accuracy() const { return double(correct) / double(examples); } ///< the tutorial's precision @ 1
-    double accuracy_in_few() const { return double(correct_in_few) / double(examples); } ///< precision @ 5
+    double accuracy_in_few() const { return double(correct_in_few) / double(examples); } ///< precision @ few
     double cross_entropy() const { return loss_sum / double(examples); }
 };
 
 /// Sums up so many predictions, of the first records again after the last one's, in this order: whoever made
 /// them, the bits are the same.
-Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count);
+Evaluation sum_up(std::span<const Prediction> predictions, std::uint64_t count, unsigned few = few_classes);
 inline Evaluation sum_up(std::span<const Prediction> predictions) {
     return sum_up(predictions, predictions.size());
 }
@@ -53,7 +54,7 @@ public:
 
     /// Fills the predictions, by record, of the batches that are dealt so. `variables`: including statistics,
     /// laid out as StateLayout says. InputError when streamed data cannot be read.
-    void run(std::span<const float> variables, const Dealing& dealing, std::span<Prediction> predictions);
+    void run(std::span<const float> variables, const Dealing& dealing, const PredictionSpan& predictions);
 
 private:
     std::uint64_t records_;
@@ -64,9 +65,9 @@ private:
 
 /// The predictions of the whole data set, by record: the evaluators share its batches and work at the same
 /// time, each on a device of its own. Where other processes have further evaluators, only those of the
-/// batches that `dealing` says are there.
-std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables);
-std::vector<Prediction> evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
-                                 const Dealing& dealing);
+/// batches that `dealing` says are there. `classes`: of the scores that are kept; 0: none are.
+Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> variables, unsigned classes = 0);
+Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> variables,
+                     const Dealing& dealing, unsigned classes = 0);
 
 } // namespace towers

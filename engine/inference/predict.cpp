@@ -1,7 +1,8 @@
 #include "engine/inference/predict.h"
 
+#include "engine/execution/softmax.h"
+
 #include <algorithm>
-#include <cmath>
 #include <future>
 #include <numeric>
 
@@ -15,12 +16,10 @@ std::vector<ClassProbability> most_probable(std::span<const float> logits, std::
                               [&](std::uint32_t a, std::uint32_t b) {
                                   return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
                               });
-    const double highest = *std::ranges::max_element(logits);
-    double sum = 0;
-    for (const float each : logits) sum += std::exp(double(each) - highest);
+    const Softmax softmax(logits);
     std::vector<ClassProbability> classes(count);
     for (std::size_t i = 0; i < count; ++i)
-        classes[i] = {labels[i], std::exp(double(logits[labels[i]]) - highest) / sum};
+        classes[i] = {labels[i], softmax.probability(logits[labels[i]])};
     return classes;
 }
 

@@ -22,9 +22,8 @@ const std::string activations = "/activations", gradients = "/gradients"; // end
 
 Summary summary_of(const TestedStep& pass) {
     Summary summary;
-    summary.add_scalar("Precision @ 1", pass.accuracy);
-    if (pass.accuracy_in_few) summary.add_scalar("Precision @ 5", *pass.accuracy_in_few);
-    if (pass.cross_entropy) summary.add_scalar("test/cross_entropy", *pass.cross_entropy);
+    for (const Metric& metric : all_metrics())
+        if (const auto value = pass.value(metric)) summary.add_scalar(metric.tag, *value);
     return summary;
 }
 
@@ -57,10 +56,7 @@ bool Events::observe(const Progress& progress) {
 }
 
 bool Events::tested(const TestReport& report) {
-    const Evaluation& test = report.evaluation;
-    TestedStep pass{report.step, test.accuracy(), {}, test.cross_entropy()};
-    if (report.classes > few_classes) pass.accuracy_in_few = test.accuracy_in_few();
-    append(pass.step, summary_of(pass));
+    append(report.step, summary_of({report.step, report.metrics}));
     return true;
 }
 

@@ -26,14 +26,13 @@ std::string metrics_line(const StepReport& report, std::uint64_t records) {
 
 std::string metrics_line(const TestReport& report, std::uint64_t records) {
     const Evaluation& test = report.evaluation;
-    nlohmann::json line{{"step", report.step},
-                        {"epoch", report.examples / records},
-                        {"examples", report.examples},
-                        {"test_examples", test.examples},
-                        {"test_correct", test.correct},
-                        {"test_precision", test.accuracy()},
-                        {"test_cross_entropy", test.cross_entropy()}};
-    if (report.classes > few_classes) line["test_precision_5"] = test.accuracy_in_few();
+    nlohmann::json line{
+        {"step", report.step},          {"epoch", report.examples / records},
+        {"examples", report.examples},  {"test_examples", test.examples},
+        {"test_correct", test.correct}, {"test_cross_entropy", test.cross_entropy()}}; // NaN becomes null
+    for (const Metric& metric : all_metrics())
+        if (const auto value = report.metrics.find(metric.name); value != report.metrics.end())
+            line[metric.key] = value->second;
     return line.dump();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/plan/loss_scale.h"
+#include "engine/plan/plateau.h"
 #include "engine/plan/variable.h"
 
 #include <cstddef>
@@ -95,6 +96,7 @@ struct TrainingState {
     std::uint64_t examples = 0;               ///< examples seen
     std::vector<float> state;                 ///< laid out as StateLayout says
     std::optional<LossScale> loss_scale = {}; ///< of the next step; none: without loss scaling
+    std::optional<Plateau> plateau = {};      ///< none: with another schedule
 };
 
 /// The whole initial state of a training.

@@ -72,7 +72,7 @@ public:
         const auto reads = [this](bool begins) {
             if (watchdog_) watchdog_->suspend(begins);
         };
-        return tower_->test(pass->variables, pass->examples, pass->predictions,
+        return tower_->test(pass->variables, pass->examples, pass->predictions.all(),
                             {[&pass] { return pass->is_over(); }, reads});
     }
 

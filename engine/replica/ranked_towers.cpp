@@ -254,11 +254,14 @@ private:
         const std::size_t begin = tests_before(first_, all.size(), shares),
                           end = tests_before(first_ + count_, all.size(), shares);
         pass->examples.assign(all.begin() + long(begin), all.begin() + long(end));
-        pass->predictions.resize(pass->examples.size());
+        pass->predictions = Predictions(pass->examples.size(), reader.get<std::uint64_t>());
         pass->stop = nullptr;
         answer_after([&] { followed_.towers.test(pass); });
-        const auto bytes = std::as_bytes(std::span(pass->predictions));
-        courier_.send(0, Topic::answer, {bytes.begin(), bytes.end()});
+        Writer answer;
+        answer.put(std::uint64_t(pass->predictions.each.size()));
+        answer.put(std::span<const Prediction>(pass->predictions.each));
+        answer.put(std::span<const float>(pass->predictions.scores));
+        courier_.send(0, Topic::answer, answer.take());
     }
 
     void answer_culprit(const StepResults& results) {
@@ -432,12 +435,14 @@ bool RankedTowers::test(const std::shared_ptr<TestPass>& pass) {
     message.put(std::span<const Share>(shares_));
     message.put(std::uint64_t(pass->variables.size()));
     message.put(std::span<const float>(pass->variables));
+    const std::size_t classes = pass->predictions.all().classes();
+    message.put(std::uint64_t(classes));
     courier_.send_all(Topic::command, message.take());
     const auto own = std::make_shared<TestPass>();
     own->variables = pass->variables;
     const std::size_t count = tests_before(own_->size(), pass->examples.size(), shares_);
     own->examples.assign(pass->examples.begin(), pass->examples.begin() + long(count));
-    own->predictions.resize(count);
+    own->predictions = Predictions(count, classes);
     own->stop = pass->stop;
     bool whole = true;
     std::exception_ptr failure;
@@ -446,11 +451,19 @@ bool RankedTowers::test(const std::shared_ptr<TestPass>& pass) {
     } catch (const TowerFailed&) {
         failure = std::current_exception();
     }
-    pass->predictions = own->predictions;
+    std::size_t first = 0;
+    const auto take = [&](std::span<const Prediction> each, std::span<const float> scores) {
+        const PredictionSpan place = pass->predictions.all().part(first, each.size());
+        std::ranges::copy(each, place.each.begin());
+        std::ranges::copy(scores, place.scores.begin());
+        first += each.size();
+    };
+    take(own->predictions.each, own->predictions.scores);
     for (const Bytes& answer : answers()) {
-        const std::span predictions(reinterpret_cast<const Prediction*>(answer.data()),
-                                    answer.size() / sizeof(Prediction));
-        pass->predictions.insert(pass->predictions.end(), predictions.begin(), predictions.end());
+        Reader reader(answer);
+        const auto its = reader.get<std::uint64_t>();
+        const std::span<const Prediction> each = reader.get<Prediction>(its);
+        take(each, reader.get<float>(its * classes));
     }
     if (failure) std::rethrow_exception(failure);
     return whole;

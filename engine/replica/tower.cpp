@@ -398,7 +398,7 @@ ForwardPass Tower::forward_pass(unsigned batch) const {
 }
 
 bool Tower::test(std::span<const float> variables, std::span<const Example> examples,
-                 std::span<Prediction> predictions, const PassWatch& watch) {
+                 const PredictionSpan& predictions, const PassWatch& watch) {
     std::size_t batch = std::min<std::size_t>(at_once().most, examples.size());
     std::optional<ForwardPass> pass;
     while (batch > 0 && !pass) {

@@ -149,11 +149,11 @@ public:
     /// training. Call it once, while the tower has a share; computes fewer examples at once if memory does
     /// not suffice otherwise.
     void load_tests(TestData data);
-    /// Fills each test example's prediction with these variables, as many at once as in a step. It works in
-    /// the memory of the steps' activations and gradients, and changes nothing that a later step reads.
-    /// Returns false if it was told to end early.
+    /// Fills each test example's prediction, and scores, with these variables, as many at once as in a step.
+    /// It works in the memory of the steps' activations and gradients, and changes nothing that a later step
+    /// reads. Returns false if it was told to end early.
     bool test(std::span<const float> variables, std::span<const Example> examples,
-              std::span<Prediction> predictions, const PassWatch& watch);
+              const PredictionSpan& predictions, const PassWatch& watch);
 
 private:
     /// The recordings of a step, with their own arenas for what the host writes before it and reads after it.

@@ -62,11 +62,11 @@ struct StepWork {
 
 /// A forward pass over test examples. A tower that hangs keeps its own reference.
 struct TestPass {
-    std::vector<float> variables;        ///< including statistics, laid out as StateLayout says
-    std::vector<Example> examples;       ///< with slots and labels
-    std::vector<Prediction> predictions; ///< of each example
-    const std::atomic<bool>* stop;       ///< ends the pass early; may be null
-    std::atomic<bool> over = false;      ///< a tower has failed, or was told to stop: the others stop too
+    std::vector<float> variables;   ///< including statistics, laid out as StateLayout says
+    std::vector<Example> examples;  ///< with slots and labels
+    Predictions predictions;        ///< of each example, with scores if there is room for them
+    const std::atomic<bool>* stop;  ///< ends the pass early; may be null
+    std::atomic<bool> over = false; ///< a tower has failed, or was told to stop: the others stop too
 
     /// Whether a tower should stop before its next batch.
     bool is_over() {

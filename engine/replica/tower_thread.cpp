@@ -215,7 +215,7 @@ void TowerThread::test(const std::shared_ptr<TestPass>& pass, std::size_t first,
         const auto reads = [&](bool begins) { progress.is_excused = begins; };
         try {
             tower->test(pass->variables, std::span(pass->examples).subspan(first, count),
-                        std::span(pass->predictions).subspan(first, count), {stop, reads});
+                        pass->predictions.all().part(first, count), {stop, reads});
             progress.end.advance(1);
         } catch (...) {
             pass->over = true;

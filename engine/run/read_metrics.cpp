@@ -38,19 +38,21 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     return found;
 }
 
+MetricValues metrics_in(const nlohmann::json& line) {
+    MetricValues metrics;
+    for (const Metric& metric : all_metrics())
+        if (const auto value = line.find(metric.key); value != line.end() && value->is_number())
+            metrics[metric.name] = value->get<double>();
+    return metrics;
+}
+
 std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
     std::vector<TestedStep> found;
     for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
         const auto step = line.find("step"), accuracy = line.find("test_precision");
         if (accuracy == line.end()) return;
         if (step == line.end() || !step->is_number_unsigned() || !accuracy->is_number()) complain();
-        const auto number = [&](const char* key) -> std::optional<double> {
-            const auto value = line.find(key);
-            if (value == line.end() || !value->is_number()) return {};
-            return value->template get<double>();
-        };
-        found.push_back({step->template get<std::uint64_t>(), accuracy->template get<double>(),
-                         number("test_precision_5"), number("test_cross_entropy")});
+        found.push_back({step->template get<std::uint64_t>(), metrics_in(line)});
     });
     return found;
 }

@@ -5,6 +5,7 @@
 #include "engine/shares/shares.h"
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 namespace towers {
@@ -13,6 +14,9 @@ namespace towers {
 /// changed. Early versions recorded neither the shares of one tower nor micro-batches. Ignores an incomplete
 /// last line. Throws InputError if the file cannot be read or is not such a file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
+
+/// The metrics in a test pass's line.
+MetricValues metrics_in(const nlohmann::json& line);
 
 /// Reads a run's test passes, likewise.
 std::vector<TestedStep> read_tests(const std::filesystem::path& metrics);

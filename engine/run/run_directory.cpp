@@ -197,8 +197,9 @@ fs::path RunDirectory::diverged_path(std::uint64_t step) const {
 
 fs::path RunDirectory::best_path() const { return path_ / best_name; }
 
-void RunDirectory::save_best(TensorFile file, double accuracy) {
-    file.metadata["precision"] = fmt::format("{}", accuracy);
+void RunDirectory::save_best(TensorFile file, const Best& best) {
+    file.metadata["best_by"] = best.by;
+    file.metadata["best_value"] = fmt::format("{}", best.value);
     write_safetensors(best_path(), file);
 }
 
@@ -208,7 +209,9 @@ std::optional<RunDirectory::Best> RunDirectory::best() const {
     try {
         const auto no_tensor = [](const std::string&) { return false; };
         const auto metadata = read_safetensors(best_path(), no_tensor).metadata;
-        return Best{std::stoull(metadata.at("step")), std::stod(metadata.at("precision"))};
+        const bool named = metadata.contains("best_by"); // early versions had one metric
+        return Best{std::stoull(metadata.at("step")), named ? metadata.at("best_by") : "accuracy",
+                    std::stod(metadata.at(named ? "best_value" : "precision"))};
     } catch (const std::exception&) {
         return std::nullopt;
     }

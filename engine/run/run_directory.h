@@ -56,11 +56,12 @@ public:
 
     struct Best {
         std::uint64_t step;
-        double accuracy;
+        std::string by; ///< the metric's name
+        double value;   ///< of the metric
     };
-    /// Writes best_path() to the disk: a checkpoint, whose metadata gets the accuracy. After an InputError
+    /// Writes best_path() to the disk: a checkpoint, whose metadata get metric and value. After an InputError
     /// the earlier one remains.
-    void save_best(TensorFile file, double accuracy);
+    void save_best(TensorFile file, const Best& best);
     /// What is there; none if it is not sound.
     std::optional<Best> best() const;
 

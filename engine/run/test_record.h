@@ -1,6 +1,8 @@
 // A run's test passes so far: which one was the best, and how many have come after it.
 #pragma once
 
+#include "engine/inference/metric.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -9,9 +11,11 @@
 namespace towers {
 
 struct TestedStep {
-    std::uint64_t step;                                             ///< updates done
-    double accuracy;                                                ///< @ 1, of the test examples
-    std::optional<double> accuracy_in_few = {}, cross_entropy = {}; ///< if they are known
+    std::uint64_t step; ///< updates done
+    MetricValues metrics;
+
+    /// None if it is not known.
+    std::optional<double> value(const Metric& metric) const;
 };
 
 class TestRecord {
@@ -25,10 +29,10 @@ public:
 
     /// The pass after this many updates, or null.
     const TestedStep* find(std::uint64_t step) const;
-    /// The pass with the highest accuracy, the earliest of equal ones; null if there is none.
-    const TestedStep* best() const;
-    /// The passes after the best one.
-    std::uint64_t since_best() const;
+    /// The pass with the best value of the metric, the earliest of equal ones; null if none has a value.
+    const TestedStep* best(const Metric& metric) const;
+    /// The passes after the best one; 0 if there is none.
+    std::uint64_t since_best(const Metric& metric) const;
 
 private:
     std::vector<TestedStep> passes_; ///< in the order of their steps

@@ -91,6 +91,32 @@ std::optional<LossScale> loss_scale_in(const TensorFile& file, const std::filesy
         path.string()));
 }
 
+nlohmann::json to_json(const Plateau& plateau) {
+    nlohmann::json json{{"step", plateau.step},
+                        {"bad", plateau.bad},
+                        {"cooldown", plateau.cooldown},
+                        {"factor", plateau.factor}};
+    if (plateau.best) json["best"] = *plateau.best;
+    return json;
+}
+
+std::optional<Plateau> plateau_in(const TensorFile& file, const std::filesystem::path& path) {
+    const auto found = file.metadata.find("plateau");
+    if (found == file.metadata.end()) return std::nullopt;
+    try {
+        const nlohmann::json json = nlohmann::json::parse(found->second);
+        Plateau plateau{.step = json.at("step"),
+                        .bad = json.at("bad"),
+                        .cooldown = json.at("cooldown"),
+                        .factor = json.at("factor")};
+        if (json.contains("best")) plateau.best = json.at("best").get<double>();
+        if (plateau.factor >= 0 && plateau.factor <= 1) return plateau;
+    } catch (const nlohmann::json::exception&) { // refused below
+    }
+    throw InputError(
+        fmt::format("{}: 'plateau' in its metadata is damaged; use another checkpoint", path.string()));
+}
+
 } // namespace
 
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
@@ -116,6 +142,7 @@ TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
         file.metadata["loss_scale"] = fmt::to_string(state.loss_scale->scale);
         file.metadata["loss_scale_steps"] = std::to_string(state.loss_scale->good_steps);
     }
+    if (state.plateau) file.metadata["plateau"] = to_json(*state.plateau).dump();
     std::vector<std::string> frozen;
     for (const VariableSlot& slot : layout.variables)
         if (slot.variable.frozen) frozen.push_back(slot.variable.name);
@@ -184,6 +211,7 @@ TrainingState from_checkpoint(const TensorFile& file, const StateLayout& layout,
     state.step = checkpoint_number(file, "step", path);
     state.examples = checkpoint_number(file, "examples", path);
     state.loss_scale = loss_scale_in(file, path);
+    state.plateau = plateau_in(file, path);
     const std::set<std::string> frozen = frozen_in(file);
     if (!frozen.empty()) state.state = initial_state(layout, 0);
     std::size_t wanted = count_unused(file, layout);

@@ -29,7 +29,8 @@ struct CheckpointOrigin {
 
 /// Makes a tensor for each piece of the state, such as `<variable>/ExponentialMovingAverage`, and the
 /// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings, classes,
-/// image, frozen if variables are, and loss_scale and loss_scale_steps with loss scaling.
+/// image, frozen if variables are, loss_scale and loss_scale_steps with loss scaling, and plateau with that
+/// schedule.
 TensorFile to_checkpoint(const TrainingState& state, const StateLayout& layout,
                          const CheckpointOrigin& origin);
 

@@ -88,7 +88,7 @@ public:
         if (options.tests.every == 0) return;
         tests_ = TestRecord::read(run.metrics_path(), step_);
         if (options.tests.keep_best)
-            if (const auto kept = run.best()) kept_ = kept->accuracy;
+            if (const auto kept = run.best()) kept_ = value_of(*kept);
     }
     Loop(const Loop&) = delete; // written_ holds its address
     Loop& operator=(const Loop&) = delete;
@@ -195,23 +195,35 @@ private:
     void test_if_due(const std::atomic<bool>& stop) {
         if (stop || !is_test_due()) return;
         const Clock::time_point before = Clock::now();
-        const auto report = watch_devices([&] { return trainer_.test(options_.tests.raw, &stop); });
+        const auto& [every, raw, scores, best_by, keeps_best, stop_early] = options_.tests;
+        auto report =
+            watch_devices([&] { return trainer_.test(raw, &stop, scores || best_by->needs_scores); });
         if (report) {
-            const double accuracy = report->evaluation.accuracy();
-            tests_.add({step_, accuracy});
+            const TestedStep pass{step_, report->metrics};
+            tests_.add(pass);
+            add_notice(report->notice, trainer_.judge(*report, *best_by));
             tell_observers([&](Observer& each) { return each.tested(*report); });
-            if (options_.tests.keep_best && !(kept_ && accuracy <= *kept_))
-                watch_devices([&] { keep_best(accuracy); });
+            const std::optional<double> value = pass.value(*best_by);
+            if (keeps_best && value && !(kept_ && !best_by->is_better(*value, *kept_)))
+                watch_devices([&] { keep_best(*value); });
         } else if (const std::string notice = trainer_.take_notice(); !notice.empty()) {
             tell_(fmt::format("step {}, {}", step_, notice));
         }
         logged_ += Clock::now() - before; // the log's rate is the training's
     }
 
-    void keep_best(double accuracy) {
+    /// Of the parameters that have been kept; none if they were chosen by another metric that is all that
+    /// is known of them.
+    std::optional<double> value_of(const RunDirectory::Best& kept) const {
+        if (kept.by == options_.tests.best_by->name) return kept.value;
+        const TestedStep* const pass = tests_.find(kept.step);
+        return pass != nullptr ? pass->value(*options_.tests.best_by) : std::nullopt;
+    }
+
+    void keep_best(double value) {
         save_best([&] {
             unsaved_best_ = whole_checkpoint(trainer_, options_);
-            kept_ = accuracy;
+            kept_ = value;
         });
         if (!best_.failure().empty()) best_.warn();
     }
@@ -221,7 +233,7 @@ private:
         const auto write = [&] {
             prepare();
             if (!unsaved_best_) return false;
-            run_.save_best(*unsaved_best_, *kept_);
+            run_.save_best(*unsaved_best_, {trainer_.steps_done(), options_.tests.best_by->name, *kept_});
             unsaved_best_.reset();
             return true;
         };
@@ -277,7 +289,7 @@ private:
     std::string what_is_lost() const {
         if (checkpoint_.failure().empty() && !best_.failure().empty())
             return fmt::format("{}; the parameters after step {}, the best in the test, are lost",
-                               best_.failure(), tests_.best()->step);
+                               best_.failure(), tests_.best(*options_.tests.best_by)->step);
         if (checkpoint_.failure().empty()) {
             const auto failed =
                 std::ranges::find_if(written_, [](const Written& each) { return !each.failure().empty(); });
@@ -303,7 +315,7 @@ private:
     std::vector<Written> written_; ///< by observer
     Written checkpoint_{tell_}, best_{tell_};
     TestRecord tests_;
-    std::optional<double> kept_; ///< the accuracy of the parameters at RunDirectory::best_path(), or of
+    std::optional<double> kept_; ///< the metric of the parameters at RunDirectory::best_path(), or of
     std::optional<TensorFile> unsaved_best_; ///< those that could not be written there
     std::uint64_t step_, saved_;             ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();

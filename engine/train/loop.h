@@ -16,7 +16,9 @@ namespace towers {
 struct TestPasses {
     std::uint64_t every = 0; ///< steps between them; there is one at the end too; 0: none
     bool raw = false;        ///< of the variables themselves, not of their moving averages
-    bool keep_best = false;  ///< keeps the parameters with the best accuracy; see RunDirectory::best_path()
+    bool scores = false;     ///< also the metrics that need scores
+    const Metric* best_by = &all_metrics().front(); ///< what the following and a plateau schedule judge by
+    bool keep_best = false;       ///< keeps the best parameters; see RunDirectory::best_path()
     std::uint64_t stop_early = 0; ///< ends the run after so many in a row that are not the best; 0: never
 
     /// Whether there is one after this step, of a run of so many steps in all.
@@ -25,7 +27,7 @@ struct TestPasses {
     }
     /// Whether the run ends after these.
     bool are_enough(const TestRecord& record) const {
-        return stop_early != 0 && record.since_best() >= stop_early;
+        return stop_early != 0 && record.since_best(*best_by) >= stop_early;
     }
 };
 

@@ -57,12 +57,15 @@ void Trainer::load(const TrainingState& state) {
     loss_scale_ = options_.loss_scale;
     if (loss_scale_ && state.loss_scale) loss_scale_ = state.loss_scale;
     if (loss_scale_) lowest_loss_scale_ = loss_scale_->scale;
+    plateau_.reset();
+    if (recipe_.schedule.kind == Schedule::Kind::plateau) plateau_ = state.plateau.value_or(Plateau{});
     towers_->load(state.state);
 }
 
 TrainingState Trainer::save() {
     check_not_ahead("save");
-    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float)), loss_scale_};
+    TrainingState state{step_, examples_, std::vector<float>(layout_.bytes / sizeof(float)), loss_scale_,
+                        plateau_};
     towers_->save(state.state);
     return state;
 }
@@ -87,7 +90,8 @@ double Trainer::learning_rate(const Place& place) const {
                                        .examples = place.examples,
                                        .records = records_,
                                        .tower_batch = options_.global_batch / unsigned(towers_->size()),
-                                       .by_steps = options_.quirks.step_schedule});
+                                       .by_steps = options_.quirks.step_schedule,
+                                       .plateau = plateau_ ? plateau_->factor : 1});
 }
 
 StepNumbers Trainer::numbers(const Place& place) const {
@@ -320,12 +324,13 @@ std::string Trainer::tell_lower_loss_scale(float before, float now) {
     return fmt::format("gradients overflowed with a loss scale of {}: taken again with {}", before, now);
 }
 
-std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop) {
+std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop, bool with_scores) {
     check_not_ahead("test");
     TestReport report{.step = step_,
                       .examples = examples_,
                       .classes = recipe_.model.classes,
                       .evaluation = {},
+                      .metrics = {},
                       .notice = {}};
     double seconds = 0;
     const Interval testing = clock_.time(seconds, "test pass");
@@ -338,7 +343,7 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
         const auto pass = std::make_shared<TestPass>();
         pass->variables.assign(variables.begin(), variables.end());
         pass->examples = test_examples();
-        pass->predictions.resize(pass->examples.size());
+        pass->predictions = Predictions(pass->examples.size(), with_scores ? recipe_.model.classes : 0);
         pass->stop = stop;
         try {
             if (repeated)
@@ -349,12 +354,28 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop)
                 notice_ = report.notice;
                 return {};
             }
-            report.evaluation = sum_up(pass->predictions);
+            report.evaluation = sum_up(pass->predictions.each);
+            report.metrics = metrics_of(*pass, report.evaluation);
             return report;
         } catch (const TowerFailed& failed) {
             add_notice(report.notice, assignment_.drop(failed, "the test pass"));
         }
     }
+}
+
+std::string Trainer::judge(const TestReport& report, const Metric& metric) {
+    check_not_ahead("judge");
+    if (!plateau_) return "";
+    const double before = learning_rate({step_, examples_});
+    const auto found = report.metrics.find(metric.name);
+    const auto value = found != report.metrics.end() ? std::optional(found->second) : std::nullopt;
+    const Plateau now = after_pass(recipe_.schedule, *plateau_, report.step, value, metric.lower_is_better);
+    const bool is_lower = now.factor < plateau_->factor;
+    plateau_ = now;
+    if (!is_lower) return "";
+    return fmt::format(
+        "the learning rate is {:g} from here on, before {:g}: more than {} test passes without a better {}",
+        learning_rate({step_, examples_}), before, recipe_.schedule.patience, metric.text);
 }
 
 std::vector<Histogram> Trainer::summarize(const DataSource& data) {
@@ -383,6 +404,16 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     };
     towers_->summarize(pass);
     return std::move(pass->found);
+}
+
+MetricValues Trainer::metrics_of(const TestPass& pass, const Evaluation& evaluation) const {
+    std::optional<ClassificationReport> report;
+    if (std::isfinite(evaluation.loss_sum)) {
+        std::vector<std::uint32_t> labels;
+        for (const Example& each : pass.examples) labels.push_back(each.label + recipe_.model.label_offset);
+        report.emplace(labels, pass.predictions, recipe_.model.classes);
+    }
+    return values_of_metrics({evaluation, report ? &*report : nullptr, recipe_.model.classes});
 }
 
 std::vector<Example> Trainer::test_examples() {

@@ -7,6 +7,7 @@
 #include "engine/data/sampler.h"
 #include "engine/execution/feeding.h"
 #include "engine/inference/evaluation.h"
+#include "engine/inference/metric.h"
 #include "engine/recipes/class_weights.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
@@ -91,6 +92,7 @@ struct TestReport {
     std::uint64_t examples; ///< of the training, seen before it
     unsigned classes;       ///< that the network tells apart
     Evaluation evaluation;
+    MetricValues metrics;
     std::string notice; ///< one line for the user if something about the towers has changed; or empty
 };
 
@@ -183,8 +185,9 @@ public:
     /// Evaluates the moving averages, or with `raw` or without averages the variables, on all test examples.
     /// The towers divide them by the last step's shares. Changes nothing that a step depends on, and no
     /// times. If a device fails, the others repeat the pass, as in step(). Returns nothing if `stop`, which
-    /// may be null, becomes true. Throws DeviceError.
-    std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr);
+    /// may be null, becomes true. `with_scores`: also the metrics that need them. Throws DeviceError.
+    std::optional<TestReport> test(bool raw, const std::atomic<bool>* stop = nullptr,
+                                   bool with_scores = false);
 
     /// Histograms of the variables, of the last step's gradients, and of what layers make of its first
     /// examples, as many as its first tower computes at once: see plan_state_histograms() and
@@ -195,6 +198,10 @@ public:
     /// On another rank than the first: does what rank 0's trainer does, until that is gone; no other call may
     /// be made. Throws PeerGone, and what step() throws but DeviceError of a tower that the others outlive.
     void follow(const std::atomic<bool>* stop);
+
+    /// Has a plateau schedule count the test pass, if it is one and has not counted it; before the next step.
+    /// Returns a line about another learning rate, or nothing.
+    std::string judge(const TestReport& report, const Metric& metric);
 
     /// The notice of a test pass that `stop` has ended, once; or empty.
     std::string take_notice() { return std::exchange(notice_, {}); }
@@ -212,6 +219,7 @@ private:
                                           const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);
     std::vector<Example> test_examples();
+    MetricValues metrics_of(const TestPass& pass, const Evaluation& evaluation) const;
     /// A step's place in the training.
     struct Place {
         std::uint64_t step = 0, examples = 0; ///< before it
@@ -256,6 +264,7 @@ private:
     std::unique_ptr<TowerSet> towers_; ///< its threads use the reader
     std::uint64_t step_ = 0, examples_ = 0;
     std::optional<LossScale> loss_scale_; ///< of the next step
+    std::optional<Plateau> plateau_;      ///< of a plateau schedule
     float lowest_loss_scale_ = 0;         ///< since a state was loaded
     std::uint64_t loaded_ = 0;            ///< step_ when a state was loaded
     std::vector<TowerUse> use_;

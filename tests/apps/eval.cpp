@@ -24,7 +24,7 @@ Result evaluate(const Arguments& flags) {
     check_worked(outcome);
     CAPTURE(outcome.out);
     const std::vector<std::string> lines = lines_of(outcome.out);
-    REQUIRE(lines.size() == 3); // the last one: precision @ 5
+    REQUIRE(lines.size() == 4); // precision @ 5, and what the classes' figures come to
     const std::regex first(R"(^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: precision @ 1 = ([01]\.\d{3})$)");
     const std::regex second(R"(^(\d+) of (\d+) examples, cross entropy (\d+\.\d{3}), .*$)");
     std::smatch a, b;

@@ -60,7 +60,10 @@ TEST_CASE("the report of a run has its curves, network, predictions and what hap
     const auto lines = metrics(run);
     CHECK(json.at("curves").at("loss").at(5) == lines.at(lines.size() - 2).at("loss"));
     CHECK(json.at("tests").size() == 3);
-    CHECK(json.at("tests").at(2).at("precision") == lines.back().at("test_precision"));
+    const nlohmann::json& tested = json.at("tests").at(2).at("metrics");
+    CHECK(tested.at("accuracy") == lines.back().at("test_precision"));
+    CHECK(tested.at("f1_macro") == lines.back().at("test_f1_macro"));
+    CHECK(report.at("metrics").at(0) == nlohmann::json{{"name", "accuracy"}, {"text", "accuracy"}});
     CHECK(json.at("times").size() == 6);
     CHECK(json.at("times").at(5).at("rate").get<double>() > 0);
     CHECK(json.at("times").at(5).at("elapsed").get<double>() >=
@@ -74,6 +77,12 @@ TEST_CASE("the report of a run has its curves, network, predictions and what hap
     const Outcome eval = run_towers({"eval", "--run", run.string(), "--towers", "cpu", "--confusion", "-"});
     CHECK(contains(eval.err, fmt::format("{} of {} examples", made.at("correct").get<int>(),
                                          made.at("examples").get<int>())));
+    CHECK(
+        contains(eval.err, fmt::format("macro F1 {:.3f}", made.at("metrics").at("f1_macro").get<double>())));
+    double sum = 0, classes = 0; // the mean of the classes' AUC
+    for (const nlohmann::json& each : made.at("confusion").at("classes"))
+        if (each.contains("auc")) sum += each["auc"].get<double>(), ++classes;
+    CHECK(made.at("metrics").at("auc_macro").get<double>() == doctest::Approx(sum / classes));
     std::uint64_t counted = 0;
     for (const nlohmann::json& count : made.at("confusion").at("counts"))
         counted += count.at(2).get<std::uint64_t>();

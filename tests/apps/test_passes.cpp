@@ -1,5 +1,6 @@
 // train --eval-every: test passes within a run.
 #include "tests/apps/helpers.h"
+#include "tests/apps/json_schema.h"
 #include "tests/support/files.h"
 
 #include <doctest/doctest.h>
@@ -21,6 +22,12 @@ std::vector<nlohmann::json> tests_of(const fs::path& run) {
     for (const nlohmann::json& line : metrics(run))
         if (line.contains("test_precision")) tests.push_back(line);
     return tests;
+}
+
+/// What the checkpoint keeps of a plateau schedule.
+nlohmann::json read_state(const fs::path& run, unsigned step) {
+    return nlohmann::json::parse(
+        RawTensors::read(checkpoint(run, step)).header["__metadata__"]["plateau"].get<std::string>());
 }
 
 } // namespace
@@ -83,9 +90,9 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
     CHECK(contains(out, ", that after step 2\ndone: saved " + checkpoint(run, 6).string()));
     const fs::path best = run / "best.safetensors";
     const auto is_best = [&](const Outcome& outcome, const std::string& more) {
-        return std::regex_search(
-            outcome.out, std::regex("\nbest in the test: step 2, precision @ 1 = [01]\\.\\d{3}, kept in " +
-                                    best.string() + more + "\nevaluate with: "));
+        return std::regex_search(outcome.out,
+                                 std::regex("\nbest in the test: step 2, accuracy = [01]\\.\\d{3}, kept in " +
+                                            best.string() + more + "\nevaluate with: "));
     };
     CHECK(is_best({0, out, ""}, ""));
     const Outcome eval = run_towers({"eval", "--towers", "cpu", "--checkpoint", best.string()});
@@ -127,12 +134,50 @@ TEST_CASE("a run that keeps its best parameters and stops early says so, and wha
                             small_data()));
 }
 
+TEST_CASE(
+    "--best-by judges test passes by another metric, also after a resumption and under a plateau schedule") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const Arguments plateau{"--set", "schedule.epochs=",   "--set", "schedule.kind=plateau",
+                            "--set", "schedule.patience=0"};
+    // No pass after the first is better: the first rate is zero.
+    const std::string out =
+        train_small(run, tiny + plateau +
+                             Arguments{"--steps", "100", "--lr", "0", "--eval-every", "2", "--best-by",
+                                       "auc_macro", "--keep-best", "--stop-early", "2"});
+    CHECK(contains(out, "stopped early: 2 test passes without a better macro AUC than "));
+    CHECK(contains(out, "best in the test: step 2, macro AUC = "));
+    CHECK(contains(read_text(run / "config.toml"), "best-by = 'auc_macro'\n"));
+    CHECK(tests_of(run).at(2).contains("test_auc_macro"));
+    const Outcome again = run_towers({"train", "--towers", "cpu", "--run", run.string(), "--resume"});
+    check_worked(again);
+    CHECK(contains(again.out, "nothing to do: 2 test passes without a better macro AUC than "));
+    CHECK(read_state(run, 6).at("factor").get<double>() == doctest::Approx(0.01));
+}
+
 TEST_CASE("what needs test passes or test examples says so before the first step") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    for (const Arguments& flags : {Arguments{"--keep-best"}, {"--stop-early", "3"}, {"--eval-raw"}})
+    const auto fails = [&](const Arguments& flags, const std::string& message) {
         check_failed(run_towers(Arguments{"train", "--towers", "cpu", "--run", run.string()} + flags), 2,
-                     flags[0] + ": this run makes no test passes; give --eval-every N too");
+                     message);
+    };
+    for (const Arguments& flags : {Arguments{"--keep-best"},
+                                   {"--stop-early", "3"},
+                                   {"--eval-raw"},
+                                   {"--eval-auc"},
+                                   {"--best-by", "f1_macro"}})
+        fails(flags, flags[0] + ": this run makes no test passes; give --eval-every N too");
+    fails({"--set", "schedule.epochs=", "--set", "schedule.kind=plateau"},
+          "the recipe's schedule 'plateau' waits for test passes, and this "
+          "run makes none; give --eval-every N too");
+    const Arguments judged{"--eval-every", "5", "--keep-best", "--best-by"};
+    fails(judged + Arguments{"f1-macro"},
+          "--best-by 'f1-macro': there is no such metric, did you mean 'f1_macro'?; there are accuracy, ");
+    fails({"--eval-every", "5", "--best-by", "f1_macro"},
+          "--best-by f1_macro: nothing is judged by it; give --keep-best or --stop-early N too");
+    fails(judged + Arguments{"top_5_accuracy", "--set", "input.classes=5"},
+          "--best-by top_5_accuracy: the network tells 5 classes apart, so every example is among 5");
     write_records(folder / "data", 2);
     fs::remove(folder / "data/test_batch.bin");
     const Outcome outcome = run_towers({"train", "--towers", "cpu", "--run", run.string(), "--eval-every",
@@ -154,6 +199,47 @@ TEST_CASE("the live line shows the last test pass, the final one too") {
                    fmt::format("test {:.3f}", tests_of(folder / "run")[1]["test_precision"].get<double>())));
 }
 
+TEST_CASE("eval writes all metrics as JSON, whichever devices evaluate") {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", file = folder / "metrics.json";
+    train_small(run, {"--steps", "2", "--batch", "2"});
+    const Arguments eval{"eval", "--run", run.string(), "--batch", "7"};
+    const Outcome outcome = run_towers(eval + Arguments{"--towers", "cpu", "--json", file.string()});
+    check_worked(outcome);
+    CHECK(outcome.out.ends_with("\nwrote all metrics to " + file.string() + "\n"));
+    CHECK(schema_errors("eval.schema.json", file) == "");
+    const nlohmann::json json = nlohmann::json::parse(read_text(file));
+    CHECK(contains(outcome.out,
+                   fmt::format("balanced accuracy {:.3f}, macro F1 {:.3f}, calibration error {:.3f}\n",
+                               json["balanced_accuracy"].get<double>(), json["f1_macro"].get<double>(),
+                               json["calibration_error"].get<double>())));
+    CHECK(json["accuracy"] == json["correct"].get<double>() / json["examples"].get<double>());
+    CHECK(json["recall_weighted"].get<double>() == doctest::Approx(json["accuracy"].get<double>()));
+    CHECK(json["top_k"]["accuracy"] == json["top_5_accuracy"]);
+    CHECK(json["classes"].size() == 10);
+    double sum = 0, classes = 0; // the mean of the classes' AUC
+    for (const nlohmann::json& each : json["classes"])
+        if (!each["auc"].is_null()) sum += each["auc"].get<double>(), ++classes;
+    CHECK(json["auc_macro"].get<double>() == doctest::Approx(sum / classes));
+
+    // Several towers, each with batches of its own, and standard output, where it is alone
+    const Outcome piped =
+        run_towers(eval + Arguments{"--towers", "cpu,cpu,cpu", "--json", "-", "--top", "3"});
+    CHECK(piped.code == 0);
+    nlohmann::json shared = nlohmann::json::parse(piped.out);
+    CHECK(contains(piped.err,
+                   fmt::format("precision @ 3 = {:.3f}, ", shared["top_k"]["accuracy"].get<double>())));
+    CHECK(shared["top_k"]["k"] == 3);
+    shared["top_k"] = json["top_k"];
+    CHECK(shared == json);
+    const auto fails = [&](const Arguments& flags, const char* message) {
+        check_failed(run_towers(eval + Arguments{"--towers", "cpu"} + flags), 2, message);
+    };
+    fails({"--top", "11"}, "--top 11: the network tells 10 classes apart; give at most so many");
+    fails({"--top", "0"}, "--top");
+    fails({"--json", "-", "--confusion", "-"}, "--json and --confusion both write to standard output");
+}
+
 TEST_CASE("eval shows the classes, and writes which are taken for which") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
@@ -163,11 +249,17 @@ TEST_CASE("eval shows the classes, and writes which are taken for which") {
     const Outcome outcome = run_towers(eval + Arguments{"--per-class", "--confusion", csv.string()});
     check_worked(outcome);
     const std::vector<std::string> lines = lines_of(outcome.out);
-    REQUIRE(lines.size() == 15);
-    CHECK(lines[14] == "wrote which classes are taken for which to " + csv.string());
+    REQUIRE(lines.size() == 18);
+    CHECK(lines[17] == "wrote which classes are taken for which to " + csv.string());
     CHECK(std::regex_match(lines[2], std::regex(R"(precision @ 5 = [01]\.\d{3}, \d+ of 40 examples)")));
-    CHECK(lines[3].starts_with("class "));
-    CHECK(lines[4].starts_with("airplane"));
+    CHECK(std::regex_match(
+        lines[3],
+        std::regex(R"(balanced accuracy \d\.\d{3}, macro F1 \d\.\d{3}, calibration error \d\.\d{3})")));
+    CHECK(std::regex_match(lines[4],
+                           std::regex("class +examples  precision  recall +F1 +AUC  most often taken for")));
+    CHECK(lines[5].starts_with("airplane"));
+    CHECK(std::regex_match(lines[15], std::regex(R"(macro average +40( +\d\.\d{3}){4})")));
+    CHECK(std::regex_match(lines[16], std::regex(R"(weighted average +40( +\d\.\d{3}){4})")));
     const std::vector<std::string> rows = lines_of(read_text(csv));
     REQUIRE(rows.size() == 11);
     CHECK(rows[0].starts_with("class,airplane,automobile,"));

@@ -61,6 +61,11 @@ function smooth(values, by) {
 
 // ---- curves ----
 
+const textOf = name => report.metrics.find(m => m.name === name).text;
+// Those that test passes have; without any the first one stands there.
+const tested = report.metrics.filter((m, i) => i === 0 || runs.some(run => run.tests.some(t => m.name in t.metrics)));
+at('metric').append(...tested.map(m => element('option', {value: m.name}, m.text)));
+
 // A curve that jumps, faint, behind its smooth one.
 const smoothed = (look, xs, values, by) => {
   const mean = smooth(values, by);
@@ -69,7 +74,8 @@ const smoothed = (look, xs, values, by) => {
 const marksOf = (run, place) => run.events.filter(e => e.mark).map(event => ({x: place(event.step), event}));
 
 function drawCurves() {
-  const by = Number(at('smoothing').value), logarithmic = at('logarithmic').checked;
+  const by = Number(at('smoothing').value), logarithmic = at('logarithmic').checked, shown = at('metric').value;
+  at('metric-title').textContent = 'Test ' + textOf(shown);
   const loss = [], precision = [], learning = [], speed = [], marks = [], sketches = [];
   runs.forEach((run, i) => {
     const place = places(run), {step, least, most: high, loss: values, learning_rate} = run.curves;
@@ -81,7 +87,7 @@ function drawCurves() {
       loss.push({...look, kind: 'raw', dash: '', points: xs.map((x, k) => [x, values[k]])});
     sketches.push({...look, points: xs.map((x, k) => [x, mean[k]])});
     learning.push({...look, points: xs.map((x, k) => [x, learning_rate[k]])});
-    precision.push({...look, dots: run.tests.length < 60, points: run.tests.map(t => [place(t.step), t.precision])});
+    precision.push({...look, dots: run.tests.length < 60, points: run.tests.filter(t => shown in t.metrics).map(t => [place(t.step), t.metrics[shown]])});
     speed.push(...smoothed(look, run.times.map(t => place(t.step)), run.times.map(t => t.rate), by));
     marks.push(...marksOf(run, place));
   });
@@ -110,12 +116,12 @@ function drawHead() {
   at('colophon').textContent = `Written by towers ${report.towers_version} report on ${report.date.replace('T', ' ').replace('Z', ' UTC')}; ` +
     `schema ${report.schema}.`;
   table(at('standings'), ['run', 'state', 'steps', 'last loss', 'best test accuracy', 'examples/s', 'trained for', 'towers'], runs.map((run, i) => {
-    const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.precision > a.precision ? t : a, null);
+    const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.metrics.accuracy > a.metrics.accuracy ? t : a, null);
     const rates = run.times.slice(-20).map(t => t.rate).sort((a, b) => a - b), last = run.times[run.times.length - 1];
     return [label(run, i), stateOf(run), run.steps === null ? String(run.steps_done) : `${number(run.steps_done, 9)} of ${number(run.steps, 9)}`,
       values.length ? number(values[values.length - 1], 4) : '–',
-      best ? `${best.precision.toFixed(3)} at step ${number(best.step, 9)}` : run.predictions && run.predictions.precision !== undefined ?
-        `${run.predictions.precision.toFixed(3)} at step ${number(run.predictions.step, 9)}` : '–',
+      best ? `${best.metrics.accuracy.toFixed(3)} at step ${number(best.step, 9)}` : run.predictions && run.predictions.metrics ?
+        `${run.predictions.metrics.accuracy.toFixed(3)} at step ${number(run.predictions.step, 9)}` : '–',
       rates.length ? number(rates[rates.length >> 1], 4) : '–', last ? clock(last.elapsed) : '–',
       run.towers.map(t => t.device).join(', ') || '–'];
   }), [0, 1, 7]);
@@ -243,9 +249,8 @@ function drawPredictions() {
     if (made.absent) return section.append(element('p', {className: 'empty'}, `None: ${made.absent}.`));
     const name = c => made.names[c];
     section.append(element('p', {className: 'note'}, `Test data of ${made.data}, step ${number(made.step, 9)}, ` +
-      `${made.averaged ? 'moving averages of the variables' : 'the variables themselves'}: precision @ 1 = ${made.precision.toFixed(3)} ` +
-      `(${number(made.correct, 9)} of ${number(made.examples, 9)}), cross entropy ${made.cross_entropy.toFixed(3)}` +
-      (made.precision_5 !== undefined ? `, precision @ 5 = ${made.precision_5.toFixed(3)}` : '') + '.'));
+      `${made.averaged ? 'moving averages of the variables' : 'the variables themselves'}: ${number(made.correct, 9)} of ${number(made.examples, 9)} are right. ` +
+      report.metrics.filter(m => m.name in made.metrics).map(m => `${m.text} ${made.metrics[m.name].toFixed(3)}`).join(', ') + '.'));
     const {classes, counts, pairs} = made.confusion;
     const left = element('div', {}), right = element('div', {});
     section.append(element('div', {className: 'pair scores'}, left, right));
@@ -253,9 +258,10 @@ function drawPredictions() {
     if (counts.length) drawConfusion(left, made, shown);
     if (shown.length <= 20) {
       const list = element('table', {});
-      table(list, ['class', 'examples', 'precision', 'recall', 'most often taken for'], shown.map(c => [name(c), number(classes[c].examples, 9),
+      table(list, ['class', 'examples', 'precision', 'recall', 'F1', 'AUC', 'most often taken for'], shown.map(c => [name(c), number(classes[c].examples, 9),
         classes[c].predicted ? (classes[c].correct / classes[c].predicted).toFixed(3) : '–', classes[c].examples ? (classes[c].correct / classes[c].examples).toFixed(3) : '–',
-        classes[c].taken ? `${name(classes[c].taken.class)} (${classes[c].taken.count})` : '']), [0, 4]);
+        classes[c].f1 !== undefined ? classes[c].f1.toFixed(3) : '–', classes[c].auc !== undefined ? classes[c].auc.toFixed(3) : '–',
+        classes[c].taken ? `${name(classes[c].taken.class)} (${classes[c].taken.count})` : '']), [0, 6]);
       right.append(element('h3', {}, 'Each class'), element('div', {className: 'scroll'}, list));
     } else {
       const list = element('table', {});
@@ -303,6 +309,6 @@ drawNetworks();
 drawPredictions();
 drawAll();
 if (!runs.some(r => r.times.length)) at('along').querySelector('[value=elapsed]').disabled = true;
-for (const id of ['along', 'smoothing', 'logarithmic']) at(id).addEventListener('input', drawAll);
+for (const id of ['along', 'smoothing', 'logarithmic', 'metric']) at(id).addEventListener('input', drawAll);
 let drawnWidth = innerWidth;
 addEventListener('resize', () => { if (innerWidth !== drawnWidth) { drawnWidth = innerWidth; drawAll(); } });

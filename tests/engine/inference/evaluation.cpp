@@ -1,10 +1,12 @@
 #include "engine/inference/evaluation.h"
 
+#include "engine/execution/softmax.h"
 #include "engine/inference/confusion.h"
 #include "engine/recipes/recipe_plan.h"
 #include "tests/support/devices.h"
 #include "tests/support/networks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <doctest/doctest.h>
 #include <limits>
@@ -19,7 +21,7 @@ std::vector<Prediction> predictions_of(const std::string& id, const Recipe& reci
                                        unsigned batch, std::span<const float> state) {
     std::vector<Evaluator> evaluators;
     evaluators.emplace_back(test::device(id), recipe, data, batch);
-    return evaluate(evaluators, state);
+    return evaluate(evaluators, state).each;
 }
 
 } // namespace
@@ -35,7 +37,7 @@ TEST_CASE("evaluators share the batches, and only padding counts an example twic
         evaluators.emplace_back(*devices.back(), recipe, data, 4);
     }
     const Evaluation whole = sum_up(predictions_of("cpu", recipe, data, 25, state));
-    const std::vector<Prediction> predictions = evaluate(evaluators, state);
+    const std::vector<Prediction> predictions = evaluate(evaluators, state).each;
     const Evaluation shared = sum_up(predictions), padded = sum_up(predictions, 28);
     CHECK(shared.examples == 25);
     CHECK(shared.correct == whole.correct);
@@ -57,15 +59,28 @@ TEST_CASE("evaluators of several processes find what the same ones find together
             devices.push_back(open_device("cpu", test::open_options()));
             evaluators.emplace_back(*devices.back(), recipe, data, 4);
         }
-        const std::vector<Prediction> expected = evaluate(evaluators, state);
+        const unsigned classes = recipe.model.classes;
+        const Predictions expected = evaluate(evaluators, state, classes);
+        REQUIRE(expected.scores.size() == records * classes);
         std::size_t seen = 0;
         for (const Dealing& part : {Dealing{0, 2, 3}, Dealing{2, 1, 3}}) {
-            const std::vector<Prediction> found =
-                evaluate(std::span(evaluators).subspan(part.first, part.count), state, part);
+            Predictions found =
+                evaluate(std::span(evaluators).subspan(part.first, part.count), state, part, classes);
             std::size_t own = 0;
             part.for_each(records, evaluators[0].batch(), [&](std::uint64_t begin, std::uint64_t end) {
                 CHECK(begin == part.batch(own++) * evaluators[0].batch());
-                for (std::uint64_t i = begin; i < end; ++i) CHECK(found[i].loss == expected[i].loss);
+                for (std::uint64_t i = begin; i < end; ++i) {
+                    CHECK(found.each[i].loss == expected.each[i].loss);
+                    const std::span<const float> scores = found.all().part(i, 1).scores;
+                    CHECK(
+                        std::ranges::equal(scores, std::span(expected.scores).subspan(i * classes, classes)));
+                    // The loss and the confidence are those of the scores.
+                    const Softmax softmax(scores);
+                    const double label = softmax.probability(scores[data.labels()[i]]);
+                    CHECK(found.each[i].loss == doctest::Approx(-std::log(label)).epsilon(1e-5));
+                    CHECK(found.each[i].confidence ==
+                          doctest::Approx(softmax.probability(scores[found.each[i].predicted])));
+                }
                 seen += end - begin;
             });
         }
@@ -123,6 +138,9 @@ TEST_CASE("precision and recall count a class's examples, and those taken for it
     CHECK(confusion.of(2).precision() == 0.0);
     CHECK_FALSE(confusion.of(2).recall().has_value());
     CHECK_FALSE(confusion.of(3).precision().has_value());
+    CHECK(*confusion.of(1).f1() == doctest::Approx(0.4));
+    CHECK(confusion.of(2).f1() == 0.0);
+    CHECK_FALSE(confusion.of(3).f1().has_value());
     CHECK(confusion.most_mistaken_for(0) == 1u);
     CHECK(confusion.most_mistaken_for(1) == 2u);
     CHECK_FALSE(confusion.most_mistaken_for(2).has_value());

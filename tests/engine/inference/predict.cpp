@@ -57,7 +57,7 @@ TEST_CASE("every device gives the scores of an evaluation, and several divide th
         CAPTURE(id);
         std::vector<Evaluator> evaluators;
         evaluators.emplace_back(test::device(id), recipe, data, batch);
-        const std::vector<Prediction> expected = evaluate(evaluators, state);
+        const std::vector<Prediction> expected = evaluate(evaluators, state).each;
         for (const unsigned passes_wanted : {1u, 3u}) {
             std::vector<std::unique_ptr<Device>> devices;
             std::vector<ForwardPass> passes;

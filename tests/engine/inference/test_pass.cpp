@@ -32,7 +32,8 @@ Evaluation evaluate_alone(Trainer& trainer, const Dataset& tests, bool raw) {
     const StateSection* const averages = raw ? nullptr : trainer.layout().averages();
     return sum_up(
         evaluate(evaluators, part(std::span(state),
-                                  averages != nullptr ? averages->range : trainer.layout().all_variables())));
+                                  averages != nullptr ? averages->range : trainer.layout().all_variables()))
+            .each);
 }
 
 void check_same(const Evaluation& found, const Evaluation& expected) {

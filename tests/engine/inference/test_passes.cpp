@@ -62,6 +62,8 @@ struct Watcher final : Observer {
     std::vector<std::string> warnings;
 };
 
+const Metric& accuracy() { return find_metric("accuracy", ""); }
+
 std::vector<std::uint64_t> steps_of(const Watcher& watcher) {
     std::vector<std::uint64_t> steps;
     for (const TestReport& report : watcher.reports) steps.push_back(report.step);
@@ -70,9 +72,12 @@ std::vector<std::uint64_t> steps_of(const Watcher& watcher) {
 
 /// Trains in the folder, from its latest checkpoint if it has one.
 Ending run_in(const std::filesystem::path& folder, const LoopOptions& loop, Watcher& watcher,
-              const std::atomic<bool>& stop = false, std::optional<std::uint64_t> from = {}) {
+              const std::atomic<bool>& stop = false, std::optional<std::uint64_t> from = {},
+              const Schedule& schedule = {}) {
     const bool resumes = std::filesystem::exists(folder);
-    Trainer trainer(test::small_recipe(), options_of_trainer(), data(), test::borrowed(test_data()));
+    Recipe recipe = test::small_recipe();
+    recipe.schedule = schedule;
+    Trainer trainer(recipe, options_of_trainer(), data(), test::borrowed(test_data()));
     RunDirectory run(folder, resumes ? Existing::resume : Existing::refuse);
     if (resumes) {
         resume(trainer, test::small_recipe(), find_checkpoint(folder, from), loop.origin);
@@ -187,13 +192,112 @@ TEST_CASE("--stop-early ends a run after so many passes without a better accurac
           Ending::early);
     TestRecord record;
     std::size_t passes = 0;
-    while (record.since_best() < 3) {
-        record.add({whole.reports[passes].step, whole.reports[passes].evaluation.accuracy()});
+    while (record.since_best(accuracy()) < 3) {
+        record.add({whole.reports[passes].step, whole.reports[passes].metrics});
         ++passes;
     }
     CHECK(early.reports.size() == passes);
     CHECK(checkpoint_steps(folder / "early").back() == passes);
-    CHECK(TestRecord::read(metrics_path_in(folder / "early"), ~0ull).since_best() == 3);
+    CHECK(TestRecord::read(metrics_path_in(folder / "early"), ~0ull).since_best(accuracy()) == 3);
+}
+
+TEST_CASE("--best-by chooses the metric by which parameters are kept and a run is stopped") {
+    const test::TemporaryFolder folder;
+    const Metric& loss = find_metric("cross_entropy", "");
+    Watcher watcher;
+    const TestPasses by_loss{.every = 1, .raw = true, .best_by = &loss, .keep_best = true};
+    run_in(folder / "run", loop_of(12, by_loss), watcher);
+    const TestReport* best = &watcher.reports[0];
+    for (const TestReport& each : watcher.reports)
+        if (each.evaluation.loss_sum < best->evaluation.loss_sum) best = &each;
+    {
+        RunDirectory run(folder / "run", Existing::resume);
+        CHECK(run.best()->step == best->step);
+        CHECK(run.best()->by == "cross_entropy");
+        CHECK(run.best()->value == best->evaluation.cross_entropy());
+    }
+    // What is kept counts by its own pass when the run goes on with another metric.
+    const TestRecord before = TestRecord::read(metrics_path_in(folder / "run"), 12);
+    REQUIRE(before.find(best->step)->value(accuracy()) < before.best(accuracy())->value(accuracy()));
+    TestPasses by_accuracy = by_loss;
+    by_accuracy.best_by = &accuracy();
+    Watcher later;
+    run_in(folder / "run", loop_of(16, by_accuracy), later);
+    std::uint64_t expected = best->step;
+    double kept = *before.find(best->step)->value(accuracy());
+    for (const TestReport& each : later.reports)
+        if (each.evaluation.accuracy() > kept) expected = each.step, kept = each.evaluation.accuracy();
+    CHECK(RunDirectory(folder / "run", Existing::resume).best()->step == expected);
+
+    Watcher early;
+    const TestPasses stops{.every = 1, .raw = true, .best_by = &loss, .stop_early = 2};
+    run_in(folder / "early", loop_of(30, stops), early);
+    TestRecord record;
+    for (const TestReport& each : early.reports) {
+        CHECK(record.since_best(loss) < 2);
+        record.add({each.step, each.metrics});
+    }
+    CHECK(record.since_best(loss) == 2);
+    // AUC is measured if the run is judged by it, else on demand.
+    CHECK_FALSE(early.reports[0].metrics.contains("auc_macro"));
+    for (const TestPasses& passes :
+         {TestPasses{.every = 1, .best_by = &find_metric("auc_macro", "")}, {.every = 1, .scores = true}}) {
+        Watcher scored;
+        run_in(folder / (passes.scores ? "scores" : "auc"), loop_of(1, passes), scored);
+        CHECK(scored.reports[0].metrics.contains("auc_macro"));
+    }
+}
+
+TEST_CASE("a stopped run with a plateau schedule has the bits of an undisturbed one when it is resumed") {
+    const test::TemporaryFolder folder;
+    Schedule plateau{.kind = Schedule::Kind::plateau, .factor = 0.5, .patience = 1};
+    const LoopOptions loop = loop_of(
+        24, {.every = 2, .raw = true, .best_by = &find_metric("cross_entropy", ""), .keep_best = true});
+    Watcher whole;
+    run_in(folder / "whole", loop, whole, false, {}, plateau);
+    std::vector<std::uint64_t> lowered;
+    for (const TestReport& each : whole.reports)
+        if (each.notice.find("the learning rate is ") != std::string::npos) lowered.push_back(each.step);
+    CAPTURE(metrics_of(folder / "whole"));
+    REQUIRE(lowered.size() >= 2);
+    REQUIRE(lowered.size() < whole.reports.size() - 2);
+    double expected = 0.3; // each step's rate
+    std::istringstream lines(metrics_of(folder / "whole"));
+    for (std::string line; std::getline(lines, line);) {
+        const nlohmann::json step = nlohmann::json::parse(line);
+        if (!step.contains("learning_rate")) continue;
+        if (std::ranges::count(lowered, step["step"].get<std::uint64_t>()) > 0) expected /= 2;
+        CHECK(step["learning_rate"].get<double>() == expected);
+    }
+    // Before, at and after a pass that lowers it; where a pass is due, it is left to the resumed run.
+    const std::uint64_t at = lowered[1];
+    for (const std::uint64_t last : {at - 2, at - 1, at, at + 1}) {
+        CAPTURE(last);
+        const std::filesystem::path run = folder / fmt::format("stopped-{}", last);
+        std::atomic<bool> stop = false;
+        Watcher watcher;
+        watcher.after_step = [&](std::uint64_t step) { stop = step + 1 == last; };
+        CHECK(run_in(run, loop, watcher, stop, {}, plateau) == Ending::stopped);
+        watcher.after_step = nullptr;
+        CHECK(run_in(run, loop, watcher, false, {}, plateau) == Ending::finished);
+        CHECK(metrics_of(run) == metrics_of(folder / "whole"));
+        for (const char* name : {"best.safetensors", "model.ckpt-24.safetensors"}) {
+            const bool same = test::read_text(run / name) == test::read_text(folder / "whole" / name);
+            CHECK(same);
+        }
+    }
+    // From an earlier checkpoint, whose state has fewer passes
+    Watcher again;
+    const std::string before = metrics_of(folder / "whole");
+    run_in(folder / "whole", loop, again, false, 4, plateau);
+    CHECK(metrics_of(folder / "whole") == before);
+
+    const std::filesystem::path path = folder / "whole/model.ckpt-24.safetensors";
+    TensorFile file = read_safetensors(path);
+    file.metadata["plateau"] = "{\"factor\": 2}";
+    Trainer trainer(test::small_recipe(), options_of_trainer(), data());
+    CHECK(test::input_error([&] { from_checkpoint(file, trainer.layout(), path); }) ==
+          path.string() + ": 'plateau' in its metadata is damaged; use another checkpoint");
 }
 
 TEST_CASE("the best parameters wait in memory for a full disk to have room") {
@@ -228,12 +332,13 @@ TEST_CASE("the best parameters wait in memory for a full disk to have room") {
 
 TEST_CASE("the best of equal passes is the earliest") {
     TestRecord record;
-    CHECK(record.best() == nullptr);
-    CHECK(record.since_best() == 0);
-    for (const TestedStep& pass : {TestedStep{1, 0.2}, {2, 0.5}, {3, 0.5}, {4, 0.1}}) record.add(pass);
-    CHECK(record.best()->step == 2);
-    CHECK(record.since_best() == 2);
-    CHECK(record.find(3)->accuracy == 0.5);
+    CHECK(record.best(accuracy()) == nullptr);
+    CHECK(record.since_best(accuracy()) == 0);
+    double values[] = {0.2, 0.5, 0.5, 0.1};
+    for (const std::uint64_t step : {1, 2, 3, 4}) record.add({step, {{"accuracy", values[step - 1]}}});
+    CHECK(record.best(accuracy())->step == 2);
+    CHECK(record.since_best(accuracy()) == 2);
+    CHECK(record.find(3)->value(accuracy()) == 0.5);
     CHECK(record.find(5) == nullptr);
 }
 

@@ -648,13 +648,21 @@ TEST_CASE("a test pass and a summary over ranks find what those of one process f
     const Dataset data = test::noise(50), tests = test::noise(30);
     const Counts counts{1, 2};
     Job job{averaged_recipe(), options_of(counts, global), data, test::borrowed(tests)};
+    job.recipe.schedule = {.kind = Schedule::Kind::plateau, .factor = 0.5};
     for (const bool automatic : {false, true}) {
         CAPTURE(automatic);
         job.options.shares.automatic = automatic;
         Trainer alone(job.recipe, job.options, data, job.tests);
         on_ranks(counts, job, [&](Trainer& trainer) {
-            const std::optional<TestReport> found = trainer.test(true), expected = alone.test(true);
+            std::optional<TestReport> found = trainer.test(true, nullptr, true),
+                                      expected = alone.test(true, nullptr, true);
             REQUIRE(found); // before the first step
+            CHECK(found->metrics.contains("auc_macro"));
+            CHECK(found->metrics.size() == expected->metrics.size());
+            for (const auto& [name, value] : expected->metrics) {
+                CAPTURE(name);
+                CHECK(found->metrics.at(name) == doctest::Approx(value).epsilon(1e-5));
+            }
             CHECK(found->evaluation.examples == 30);
             CHECK(found->evaluation.loss_sum == doctest::Approx(expected->evaluation.loss_sum).epsilon(1e-6));
             const std::atomic<bool> stop = true;
@@ -662,6 +670,16 @@ TEST_CASE("a test pass and a summary over ranks find what those of one process f
             if (automatic) return;
             trainer.step();
             alone.step();
+            // Rank 0 alone judges test passes, and all ranks follow.
+            for (Trainer* each : {&trainer, &alone}) {
+                found->step = 1;
+                CHECK(each->judge(*found, all_metrics()[0]).empty());
+                found->step = 2;
+                CHECK(each->judge(*found, all_metrics()[0]).starts_with("the learning rate is "));
+            }
+            CHECK(trainer.step().learning_rate == job.options.learning_rate / 2);
+            alone.step();
+            CHECK(trainer.step().loss == doctest::Approx(alone.step().loss).epsilon(1e-5));
             const std::vector<Histogram> its = trainer.summarize(data), same = alone.summarize(data);
             REQUIRE(its.size() == same.size());
             for (std::size_t i = 0; i < its.size(); ++i) {

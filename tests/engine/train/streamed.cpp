@@ -176,8 +176,8 @@ TEST_CASE("an evaluation of streamed data finds what one of resident data finds"
         std::vector<Prediction> expected(data.size()), found(data.size());
         for (int again = 0; again < 2; ++again)
             for (std::size_t first : {0, 1}) {
-                resident.run(state, {first, 1, 2}, expected);
-                streamed.run(state, {first, 1, 2}, found);
+                resident.run(state, {first, 1, 2}, {expected});
+                streamed.run(state, {first, 1, 2}, {found});
             }
         for (std::size_t i = 0; i < data.size(); ++i) {
             CHECK(found[i].loss == expected[i].loss);
@@ -188,7 +188,7 @@ TEST_CASE("an evaluation of streamed data finds what one of resident data finds"
     const BrokenSource broken(data);
     Evaluator evaluator(test::device("cpu"), recipe, broken, 16, Feeding::streamed);
     std::vector<Prediction> predictions(data.size());
-    CHECK_THROWS_WITH_AS(evaluator.run(state, {0, 1, 1}, predictions), "picture 30 has vanished", InputError);
+    CHECK_THROWS_WITH_AS(evaluator.run(state, {0, 1, 1}, {predictions}), "picture 30 has vanished", InputError);
 }
 
 TEST_CASE("test passes over streamed data find what those over resident data find, and change no training") {
