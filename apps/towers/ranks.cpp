@@ -33,15 +33,15 @@ const std::set<std::string> own_flags{"towers",     "backend", "data", "test-dat
                                       "threads",    "readers", "feed", "shares",    "run",
                                       "checkpoint", "model",   "json"};
 
-CourierOptions courier_options(std::atomic<bool>& stop, std::function<void(const PeerGone&)> gone,
-                               std::function<void()> stuck) {
+CourierOptions courier_options(const Orders& orders, std::function<void(const PeerGone&)> gone,
+                               std::function<void(std::optional<unsigned>)> late) {
     CourierOptions options;
-    options.stop = &stop;
+    options.stop = &orders.stop;
     options.gone = std::move(gone);
-    options.stuck = std::move(stuck);
-    // When a rank is gone, a launcher sends the others SIGTERM, and they say so before it kills them.
-    const double hurried = launched().value().kills_after * 0.8;
-    options.silence_at_stop = std::min(options.silence_at_stop, std::chrono::duration<double>(hurried));
+    if (launched().value().kills_soon) {
+        options.killed_soon = &orders.term;
+        options.late = std::move(late);
+    }
     return options;
 }
 
@@ -148,7 +148,7 @@ bool fits_any_towers(const std::string& shares) {
     return shares.empty() || shares == "auto" || shares == "even";
 }
 
-std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
+std::unique_ptr<Ranks> Ranks::join(Orders& orders) {
     const std::optional<Launched> by = launched_here();
     if (!by || by->ranks == 1) return nullptr;
     work_begins(); // MPI does not survive a new start of the program
@@ -158,7 +158,7 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
             if (by->rank > 0) end_after_the_speaker(work_failed);
             end_at_once(report(work_failed, line));
         };
-        ranks.reset(new Ranks(open_mpi_transport(*by, late), stop));
+        ranks.reset(new Ranks(open_mpi_transport(*by, late), orders));
     } catch (const UsageError&) {
         if (by->rank > 0) end_after_the_speaker(command_line_wrong);
         throw;
@@ -167,22 +167,24 @@ std::unique_ptr<Ranks> Ranks::join(std::atomic<bool>& stop) {
     return ranks;
 }
 
-Ranks::Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left)
-    : transport_(std::move(transport)), stop_(stop), left_(std::move(left)), run_(left_ ? left_->run : ""),
-      world_(transport_,
-             courier_options(
-                 stop, [this](const PeerGone& gone) { peer_is_gone(gone); }, [this] { connection_breaks(); }),
-             fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION, kernels_version(),
-                         engine_version())) {
-    world_.courier().on(Topic::stop, [&stop](unsigned, const Bytes&) { stop = true; });
+Ranks::Ranks(std::shared_ptr<Transport> transport, Orders& orders, std::optional<Left> left)
+    : transport_(std::move(transport)), orders_(orders), left_(std::move(left)),
+      run_(left_ ? left_->run : ""), world_(transport_,
+                                            courier_options(
+                                                orders, [this](const PeerGone& gone) { peer_is_gone(gone); },
+                                                [this](std::optional<unsigned> peer) { peer_is_late(peer); }),
+                                            fmt::format("towers {} (kernels {}, engine {})", TOWERS_VERSION,
+                                                        kernels_version(), engine_version())) {
+    world_.courier().on(Topic::stop, [&orders](unsigned, const Bytes&) { orders.stop = true; });
     const std::lock_guard lock(mutex_);
     have_met_ = true;
     if (gone_) throw PeerGone(*gone_);
 }
 
-void Ranks::when_gone(std::function<std::string()> end) {
+void Ranks::when_gone(std::function<void()> end, std::function<std::string()> way_on) {
     const std::lock_guard lock(mutex_);
     end_ = std::move(end);
+    way_on_ = std::move(way_on);
 }
 
 void Ranks::can_go_on(std::filesystem::path run) {
@@ -199,7 +201,7 @@ void Ranks::peer_is_gone(const PeerGone& gone) {
     // A launcher that lets the others go on would wait for one that hangs.
     if (can_shrink && gone.rank != world_.rank()) world_.courier().kill_process(gone.rank);
     if (is_first_lost) end_without(gone, 1);
-    if (!can_shrink || stop_) end_without(gone);
+    if (!can_shrink || orders_.stop) end_without(gone);
     if (const unsigned first = make_next(gone); first > 0)
         end_without(PeerGone(0, "it has ended or does not answer"), first);
     if (is_first() && run_.empty()) end_without(gone);
@@ -230,7 +232,7 @@ unsigned Ranks::make_next(const PeerGone& gone) {
         if (there[0] != 0) return there[0];
         if (lost.empty()) end_without(gone); // this rank does not hear from one that others hear from
         try {
-            next_.reset(new Ranks(transport_, stop_, Left{fmt::format("{}", fmt::join(lost, "; ")), run_}));
+            next_.reset(new Ranks(transport_, orders_, Left{fmt::format("{}", fmt::join(lost, "; ")), run_}));
             return 0;
         } catch (const PeerGone& its) { // one more is gone, unless it says that the job ends
             if (its.code) end_without(its);
@@ -248,10 +250,14 @@ void Ranks::end(int code) {
     if (next_ && is_first()) next_->world_.courier().tell_failure(code, "");
 }
 
-/// The launcher will kill this rank before it learns who is gone, of which the launcher's words tell.
-void Ranks::connection_breaks() {
+/// The launcher will kill this rank before it is certain who is gone. The launcher's words tell it, too.
+void Ranks::peer_is_late(std::optional<unsigned> peer) {
     const std::lock_guard lock(mutex_);
-    if (end_ && is_first()) report(work_failed, "the connection to a rank has broken" + end_());
+    if (!way_on_ || next_ || !is_first()) return;
+    report(work_failed, fmt::format("{}{}",
+                                    peer ? world_.name(*peer) + ": it does not answer"
+                                         : "the connection to a rank has broken",
+                                    way_on_()));
 }
 
 /// Ends the program. The lowest rank that is left says what happened.
@@ -260,7 +266,8 @@ void Ranks::end_without(const PeerGone& gone, unsigned speaker) {
     if (next_) next_->world_.courier().tell_failure(code, "");
     if (world_.rank() != speaker) end_after_the_speaker(code);
     const std::string name = have_met_ ? world_.name(gone.rank) : fmt::format("rank {}", gone.rank);
-    const std::string way_on = end_ ? end_() : "";
+    if (end_) end_();
+    const std::string way_on = way_on_ ? way_on_() : "";
     report(code, fmt::format("{}: {}{}", name, gone.what(), way_on));
     // A launcher that learns of the end before it has read the line may drop it.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -425,9 +432,9 @@ void Ranks::fail_with_current_exception(std::unique_ptr<Ranks> self) {
 }
 
 int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
-                 std::atomic<bool>* stop) {
-    static std::atomic<bool> never = false; // a signal ends the program
-    std::unique_ptr<Ranks> ranks = Ranks::join(stop != nullptr ? *stop : never);
+                 Orders* orders) {
+    static Orders never; // a signal ends the program
+    std::unique_ptr<Ranks> ranks = Ranks::join(orders != nullptr ? *orders : never);
     const auto fail = [&ranks] {
         Ranks& its = *ranks;
         its.fail_with_current_exception(std::move(ranks));

@@ -50,19 +50,25 @@ TrainFlags flags_to_go_on(const TrainFlags& flags, const Left& left);
 /// Whether these shares, as of --shares, do not depend on the number of the towers.
 bool fits_any_towers(const std::string& shares);
 
+/// What signals set.
+struct Orders {
+    std::atomic<bool> stop =
+        false; ///< the user wants to end the run, also on another rank: rank 0 learns of it
+    std::atomic<bool> term = false; ///< SIGTERM has come
+};
+
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {
 public:
-    /// Null: the program runs by itself. `stop`: the user wants to end the run, also on another rank: rank 0
-    /// learns of it. Throws UsageError.
-    static std::unique_ptr<Ranks> join(std::atomic<bool>& stop);
+    /// Null: the program runs by itself. Throws UsageError.
+    static std::unique_ptr<Ranks> join(Orders& orders);
 
     bool is_first() const { return world_.rank() == 0; }
     World& world() { return world_; }
 
-    /// Called when a peer is gone, on a thread of its own, before the program ends: what to end first.
-    /// Returns how to go on.
-    void when_gone(std::function<std::string()> end);
+    /// When a peer is gone, a thread of its own calls `end`, what to end before the program does, and then
+    /// `way_on`, which returns how to go on. Both may be null.
+    void when_gone(std::function<void()> end, std::function<std::string()> way_on);
     /// Of rank 0: when another rank is gone, the others can go on with this run from its last checkpoint, if
     /// the launcher lets them. Then all that waits for ranks throws PeerGone, and the command runs again.
     void can_go_on(std::filesystem::path run);
@@ -118,17 +124,18 @@ public:
     void end(int code);
 
 private:
-    Ranks(std::shared_ptr<Transport> transport, std::atomic<bool>& stop, std::optional<Left> left = {});
+    Ranks(std::shared_ptr<Transport> transport, Orders& orders, std::optional<Left> left = {});
     void peer_is_gone(const PeerGone& gone);
-    void connection_breaks();
+    void peer_is_late(std::optional<unsigned> peer);
     unsigned make_next(const PeerGone& gone);
     [[noreturn]] void end_without(const PeerGone& gone, unsigned speaker = 0);
 
     const std::shared_ptr<Transport> transport_;
-    std::atomic<bool>& stop_;
+    Orders& orders_;
     const std::optional<Left> left_;
     std::mutex mutex_; ///< of the following
-    std::function<std::string()> end_;
+    std::function<void()> end_;
+    std::function<std::string()> way_on_;
     std::filesystem::path run_;
     std::unique_ptr<Ranks> next_;
     bool have_met_ = false;        ///< until then the communication thread must not use `world_`
@@ -140,10 +147,10 @@ private:
 /// Runs a command on the ranks that a launcher has started, or on none: `lead` in the program alone, with
 /// null, or on rank 0, `follow` on the others, which end well after rank 0 has. Returns the exit code: that
 /// of `lead` if it counts, since a launcher may kill the others when one rank ends with another code than 0.
-/// `stop` as for Ranks::join(); null: nobody waits for it. Throws what `lead` throws, and a failure of
+/// `orders`: null: nobody waits for them. Throws what `lead` throws, and a failure of
 /// `follow` ends all ranks. Runs the command again on the ranks that are left if one is lost and they can go
 /// on.
 int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
-                 std::atomic<bool>* stop = nullptr);
+                 Orders* orders = nullptr);
 
 } // namespace towers

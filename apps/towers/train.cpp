@@ -45,7 +45,7 @@
 namespace towers {
 namespace {
 
-std::atomic<bool> stop_requested = false;
+Orders orders;
 
 std::atomic<std::int64_t> first_order = 0;   ///< when SIGINT or SIGTERM came first, in ms
 std::atomic<std::int64_t> same_order_ms = 0; ///< a signal so soon after it is no other order
@@ -53,7 +53,8 @@ std::atomic<std::int64_t> same_order_ms = 0; ///< a signal so soon after it is n
 /// The first signal requests a clean end; a user's second one ends the program at once. A closing terminal
 /// may send several signals, a closed pipe one per line, and Slurm two SIGTERMs at a time limit.
 void request_stop(int signal) {
-    stop_requested = true;
+    orders.stop = true;
+    if (signal == SIGTERM) orders.term = true;
     if (signal != SIGINT && signal != SIGTERM) return;
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -226,11 +227,11 @@ public:
             }
             open_and_train();
             if (ranks_ != nullptr && traces()) ranks_->gather_traces(*trace_.trace);
-            if (ranks_ != nullptr) ranks_->when_gone(nullptr);
+            if (ranks_ != nullptr) ranks_->when_gone(nullptr, nullptr);
             directory_.reset();
         } catch (const PeerGone&) { // the ranks that are left go on, in another Training
             if (terminal_) terminal_->finish();
-            ranks_->when_gone(nullptr);
+            ranks_->when_gone(nullptr, nullptr);
             directory_.reset();
             throw;
         } catch (const DeviceError& error) {
@@ -288,7 +289,7 @@ void Training::give_up(const DeviceError& error) {
 }
 
 void Training::write_what_is_there() {
-    if (ranks_ != nullptr) ranks_->when_gone(nullptr); // it uses the directory
+    if (ranks_ != nullptr) ranks_->when_gone(nullptr, nullptr); // it uses the directory
     if (terminal_) terminal_->finish();
     write_trace_of_failed(trace_);
     directory_.reset();
@@ -319,7 +320,7 @@ void Training::print_lost() const {
 TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
     const TrainSettings& settings = run.settings;
     OpenOptions open = run.open;
-    open.stop = &stop_requested;
+    open.stop = &orders.stop;
     std::optional<TrainerOptions::Ranks> of_ranks;
     if (ranks != nullptr)
         of_ranks.emplace(TrainerOptions::Ranks{
@@ -329,7 +330,7 @@ TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
             .shares = run.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .patience = Patience(run.open.timeout, {}, &stop_requested),
+            .patience = Patience(run.open.timeout, {}, &orders.stop),
             .learning_rate = *settings.lr,
             .seed = *settings.seed,
             .distort = settings.distort,
@@ -359,10 +360,11 @@ void Training::open_directory() {
     work_begins(
         fmt::format("; go on from the last checkpoint in {} with --resume", directory_->path().string()));
     if (ranks_ != nullptr)
-        ranks_->when_gone([this] {
-            if (terminal_) terminal_->finish();
-            return way_on(*directory_);
-        });
+        ranks_->when_gone(
+            [this] {
+                if (terminal_) terminal_->finish();
+            },
+            [this] { return way_on(*directory_); });
 }
 
 CheckpointOrigin Training::origin_of(const DataSource& data) const {
@@ -451,8 +453,8 @@ void Training::train_and_report(const OpenRun& run) {
     try_to([&run] {
         compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
     });
-    const std::string probed = probe(trainer, directory, stop_requested);
-    const std::string tuned = tune(trainer, directory, stop_requested);
+    const std::string probed = probe(trainer, directory, orders.stop);
+    const std::string tuned = tune(trainer, directory, orders.stop);
     try_to([this, &run, &probed, &tuned, &replaced] {
         if (!flags_.log_placement) print_towers(run.trainer); // else its tables begin with them
         for (const std::string& note : run.resolved.notes) fmt::print("{}\n", note);
@@ -481,7 +483,7 @@ void Training::train_and_report(const OpenRun& run) {
     if (settings.summary_every > 0)
         observers.insert(observers.begin() + 1,
                          &events.emplace(trainer, *loop.data, directory, settings.summary_every));
-    const Ended ended = train(trainer, directory, loop, stop_requested, observers);
+    const Ended ended = train(trainer, directory, loop, orders.stop, observers);
 
     if (flags_.log_placement) placement_ = placement_log(trainer, trainer.last_shares());
     if (ended.how == Ending::early)
@@ -503,7 +505,7 @@ void Training::train_and_report(const OpenRun& run) {
 
 /// The part of a rank that is not the first.
 void follow(const TrainFlags& flags, Ranks& ranks) {
-    ranks.when_gone([] { // this rank speaks if the first one is lost
+    ranks.when_gone(nullptr, [] { // this rank speaks if the first one is lost
         return std::string("; go on from the last checkpoint in its run directory with --resume");
     });
     end_on_signals();
@@ -520,7 +522,7 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
     TrainerOptions options = trainer_options_of(run, &ranks);
     options.tuning = make_tuning(run.tuning, false);
     if (run.traced_steps > 0) options.trace = std::make_shared<Trace>(run.traced_steps);
-    Trainer(run.recipe, options, *data, tests).follow(&stop_requested);
+    Trainer(run.recipe, options, *data, tests).follow(&orders.stop);
     if (options.trace) ranks.send_trace(*options.trace);
     ranks.receive(); // the end
 }
@@ -541,7 +543,7 @@ int run_train(const TrainFlags& flags) {
         return 0;
     };
     return run_on_ranks(
-        lead, [&](Ranks& ranks) { follow(flags_of(ranks), ranks); }, &stop_requested);
+        lead, [&](Ranks& ranks) { follow(flags_of(ranks), ranks); }, &orders);
 }
 
 } // namespace

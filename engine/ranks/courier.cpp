@@ -22,7 +22,10 @@ constexpr int head_tag = 0, body_tag = 1;
 constexpr std::size_t most_in_head = std::size_t(16) << 10;
 /// Of a message's body at once; its sender is heard with each.
 constexpr std::size_t body_part = std::size_t(8) << 20;
-constexpr milliseconds heart_rate(250), look_rate(100);
+constexpr milliseconds heart_rate(500), look_rate(100);
+constexpr std::chrono::duration<double> hurried_silence(2);
+/// Enough for a suspicion.
+constexpr milliseconds late(900);
 
 struct Head {
     Topic topic;
@@ -53,9 +56,8 @@ Courier::Courier(std::shared_ptr<Transport> transport, CourierOptions options)
     : transport_(std::move(transport)), options_(std::move(options)), rank_(transport_->rank()),
       size_(transport_->size()), peers_(size_), silence_(options_.silence) {
     for (Peer& peer : peers_) peer.heard = Clock::now();
-    turned_ = Clock::now();
     thread_ = std::thread([this] { work(); });
-    if (options_.stuck && options_.stop != nullptr)
+    if (options_.late && options_.killed_soon != nullptr)
         watcher_ = std::jthread([this](const std::stop_token& ended) { watch(ended); });
 }
 
@@ -187,7 +189,7 @@ void Courier::work() {
     constexpr milliseconds longest(2);
     Clock::time_point moved = Clock::now();
     while (true) {
-        turned_ = Clock::now();
+        ++turns_;
         bool moves = false;
         auto state = Carried::State::idle;
         try {
@@ -229,16 +231,28 @@ void Courier::work() {
     }
 }
 
-/// Until told so, or until the thread is stuck.
+/// Looks whether the thread goes on when the process will soon be killed.
 void Courier::watch(const std::stop_token& ended) {
-    while (!ended.stop_requested()) {
-        std::this_thread::sleep_for(milliseconds(50));
-        if (!*options_.stop || Clock::now() - turned_.load() < milliseconds(700)) continue;
-        std::unique_lock lock(mutex_);
-        if (gone_) return;
-        lock.unlock();
-        return options_.stuck();
+    constexpr milliseconds pause(50);
+    std::uint64_t turns = 0;
+    Clock::time_point looked = Clock::now(), turned = looked;
+    while (!ended.stop_requested() && !told_late_) {
+        std::this_thread::sleep_for(pause);
+        const Clock::time_point now = Clock::now();
+        // A pause of this process, as of a stopped one, says nothing about the thread.
+        const std::uint64_t its = turns_;
+        if (std::exchange(turns, its) != its) turned = now;
+        if (now - std::exchange(looked, now) > 3 * pause) turned = now;
+        if (*options_.killed_soon && now - turned > late) tell_late({});
     }
+}
+
+void Courier::tell_late(std::optional<unsigned> peer) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (gone_ || told_failure_) return;
+    }
+    if (!told_late_.exchange(true)) options_.late(peer);
 }
 
 /// Carries the messages as far as they can go. Returns whether something has moved.
@@ -356,9 +370,11 @@ void Courier::look_after_peers() {
     looked_ = now;
     const bool beats = now - beaten_ >= heart_rate;
     if (beats) beaten_ = now;
-    const std::lock_guard lock(mutex_);
+    const bool suspects = options_.late && options_.killed_soon != nullptr && *options_.killed_soon;
+    std::optional<unsigned> suspect;
+    std::unique_lock lock(mutex_);
     if (options_.stop != nullptr && *options_.stop && !std::exchange(told_stop_, true)) {
-        silence_ = std::min(silence_, options_.silence_at_stop);
+        silence_ = std::min(silence_, hurried_silence);
         if (rank_ > 0 && !closing_) peers_[0].out.push_back({Topic::stop, {}});
     }
     for (unsigned i = 0; i < size_; ++i) {
@@ -368,9 +384,13 @@ void Courier::look_after_peers() {
         if (beats && !closing_ && peer.out.empty()) peer.out.push_back({Topic::heartbeat, {}});
         if (peer.process >= 0 && has_ended_process(peer.process) && peer.seen_ended++ > 0)
             throw PeerGone(i, "its process has ended"); // its last messages have had time to come
-        if (const std::chrono::duration<double> silent = now - peer.heard; silent > silence_)
+        const std::chrono::duration<double> silent = now - peer.heard;
+        if (suspects && silent > late) suspect = i;
+        if (silent > silence_)
             throw PeerGone(i, fmt::format("it has not answered for {:.0f} s", silent.count()));
     }
+    lock.unlock();
+    if (suspect) tell_late(suspect);
 }
 
 /// Which peer's end made a call fail, if one has ended; the transport may learn of it first. Else this rank's

@@ -77,10 +77,12 @@ struct CourierOptions {
     /// Whether the user or the launcher wants to end the run, of which rank 0 is told; may be null. From then
     /// on a much shorter silence means that a peer is gone, since the launcher will soon kill this process.
     const std::atomic<bool>* stop = nullptr;
-    std::chrono::duration<double> silence_at_stop = std::chrono::seconds(2); ///< above 0.5 s
-    /// Called once, by a thread of its own, after that, when the communication thread has been held up for
-    /// 0.7 s: a call of Open MPI takes some seconds when the connection to a peer breaks. May be null.
-    std::function<void()> stuck;
+    /// Whether the launcher kills this process within a second or so; may be null.
+    const std::atomic<bool>* killed_soon = nullptr;
+    /// Called at most once, by any thread, when that is so and a peer has not been heard for nearly a second,
+    /// or, with none, when the communication thread has not come back from its work as long: a call of Open
+    /// MPI takes some seconds when the connection to a peer breaks. May be null.
+    std::function<void(std::optional<unsigned> peer)> late;
 };
 
 /// Any thread may call it. Functions that wait throw PeerGone.
@@ -151,6 +153,7 @@ private:
     };
     void work();
     void watch(const std::stop_token& ended);
+    void tell_late(std::optional<unsigned> peer);
     bool move();
     bool send_to(unsigned to);
     bool receive_from(unsigned from);
@@ -175,7 +178,8 @@ private:
     std::optional<PeerGone> gone_;
     std::mutex moving_; ///< while the transport is used; before mutex_
     std::chrono::steady_clock::time_point looked_{}, beaten_{};
-    std::atomic<std::chrono::steady_clock::time_point> turned_; ///< when the thread began its last round
+    std::atomic<std::uint64_t> turns_ = 0; ///< rounds that the thread has begun
+    std::atomic<bool> told_late_ = false;
     std::thread thread_;
     std::jthread watcher_; ///< of the thread
 };

@@ -45,7 +45,7 @@ std::optional<Launched> launched() {
     if (has("OMPI_COMM_WORLD_SIZE")) {
         Launched found = launched_by("mpirun of Open MPI", MpiKind::open_mpi, "OMPI_COMM_WORLD_RANK",
                                      "OMPI_COMM_WORLD_SIZE");
-        found.kills_after = 1;
+        found.kills_soon = true;
         return found;
     }
     // A batch script has other variables of Slurm, but is no job step. A launcher may start its ranks in one.

@@ -13,7 +13,7 @@ struct Launched {
     std::string launcher; ///< for messages: `mpirun of Open MPI`, `mpiexec of MPICH`, `srun`
     MpiKind mpi;
     unsigned rank, ranks;    ///< of this process, of all
-    double kills_after = 30; ///< seconds from a SIGTERM, by which it ends the ranks when one is gone
+    bool kills_soon = false; ///< a second after a SIGTERM, by which it ends the ranks when one is gone
 };
 
 /// None: the program runs by itself. Throws UsageError if a launcher is there that no MPI of ours can serve,

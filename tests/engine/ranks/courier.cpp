@@ -262,34 +262,40 @@ TEST_CASE("a peer is gone after the silence given, not before, and all who wait 
     CHECK(who[2] == 1u);
 }
 
-TEST_CASE("a peer that was silent when the launcher ends the run is gone at once") {
-    const std::shared_ptr<test::Wires> wires = test::make_wires(2);
-    std::atomic<bool> stop = false;
-    std::atomic<unsigned> told = 0;
+TEST_CASE("whom a courier has not heard for a second is told when the launcher will kill this process") {
+    const std::shared_ptr<test::Wires> wires = test::make_wires(3);
+    std::atomic<bool> killed_soon = false;
+    std::atomic<unsigned> told[3] = {}, whom = 0;
     Couriers couriers;
-    for (unsigned rank = 0; rank < 2; ++rank) {
+    for (unsigned rank = 0; rank < 3; ++rank) {
         CourierOptions options;
-        options.stop = &stop;
-        options.silence_at_stop = milliseconds(800);
-        options.gone = [&](const PeerGone&) { ++told; };
+        options.killed_soon = &killed_soon;
+        options.late = [&, rank](std::optional<unsigned> peer) {
+            ++told[rank];
+            if (rank == 0) whom = peer.value_or(9);
+        };
         couriers.push_back(std::make_unique<Courier>(test::connect(wires, rank), options));
     }
+    std::this_thread::sleep_for(milliseconds(1200));
+    killed_soon = true;
+    std::this_thread::sleep_for(milliseconds(500));
+    for (const auto& each : told) CHECK(each == 0); // all are heard
+    killed_soon = false;
     test::cut(*wires, 1);
-    std::this_thread::sleep_for(milliseconds(1000));
-    CHECK(told == 0); // the usual silence is 20 s
-    const Clock::time_point begin = Clock::now();
-    stop = true;
-    for (unsigned rank : {0u, 1u})
-        CHECK_THROWS_AS(couriers[rank]->receive(1 - rank, Topic::answer), PeerGone);
-    CHECK(seconds_since(begin) < 0.5);
-    CHECK(told == 2);
-    close(couriers);
+    std::this_thread::sleep_for(milliseconds(1500));
+    for (const auto& each : told) CHECK(each == 0);
+    killed_soon = true;
+    std::this_thread::sleep_for(milliseconds(500));
+    for (const auto& each : told) CHECK(each == 1);
+    CHECK(whom == 1);
+    couriers[0]->tell_failure(1, "the test ends"); // rank 1 does not hear it
+    for (auto& each : couriers) each->close();
 }
 
-TEST_CASE("a courier that a call holds up when the launcher ends the run says so, once") {
+TEST_CASE("a courier whose thread is held up says so, once, when the launcher will kill this process") {
     struct HeldUp final : Carried {
         State advance(Transport&) override {
-            if (is_held) std::this_thread::sleep_for(milliseconds(1500));
+            if (is_held) std::this_thread::sleep_for(milliseconds(1800));
             is_held = false;
             return State::idle;
         }
@@ -297,24 +303,26 @@ TEST_CASE("a courier that a call holds up when the launcher ends the run says so
         std::atomic<bool> is_held = true;
     };
     const std::shared_ptr<test::Wires> wires = test::make_wires(2);
-    std::atomic<bool> stop = false;
+    std::atomic<bool> killed_soon = false;
     std::atomic<unsigned> told = 0;
     Couriers couriers;
     for (unsigned rank = 0; rank < 2; ++rank) {
         CourierOptions options;
-        options.stop = &stop;
-        options.stuck = [&] { ++told; };
+        if (rank == 0) {
+            options.killed_soon = &killed_soon;
+            options.late = [&](std::optional<unsigned> peer) { told += peer ? 10 : 1; };
+        }
         couriers.push_back(std::make_unique<Courier>(test::connect(wires, rank), options));
     }
     HeldUp work;
     couriers[0]->add(work);
-    std::this_thread::sleep_for(milliseconds(900));
+    std::this_thread::sleep_for(milliseconds(1200));
     CHECK(told == 0); // the run goes on
-    stop = true;
+    killed_soon = true;
     std::this_thread::sleep_for(milliseconds(300));
     CHECK(told == 1);
     while (work.is_held) std::this_thread::sleep_for(milliseconds(10));
-    std::this_thread::sleep_for(milliseconds(200));
+    std::this_thread::sleep_for(milliseconds(300));
     CHECK(told == 1);
     couriers[0]->remove(work);
     close(couriers);
