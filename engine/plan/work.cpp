@@ -1,5 +1,8 @@
 #include "engine/plan/work.h"
 
+#include <cstddef>
+#include <set>
+
 namespace towers {
 namespace {
 
@@ -36,10 +39,13 @@ double flops_of(const Plan& plan) {
 
 Cost cost_of(const Operation& operation, const Plan& plan) {
     Cost cost;
+    std::set<std::size_t> read;
     for (const Plan::Use& use : Plan::uses(operation)) {
         const PlannedTensor& tensor = plan.at(use.tensor);
         if (tensor.arena == Arena::records) continue; // a step reads only a few of the records
-        cost.bytes += double(tensor.bytes) * (int(use.reads) + int(use.writes));
+        const bool reads =
+            use.reads && read.insert(use.tensor.index()).second; // once, under any number of names
+        cost.bytes += double(tensor.bytes) * (int(reads) + int(use.writes));
     }
     if (const auto* launch = std::get_if<Launch>(&operation.work)) cost.flops = flops_of(*launch);
     return cost;
