@@ -146,8 +146,8 @@ TEST_CASE("a confidence at an edge of the bins belongs to the lower one") {
     for (std::size_t i = 0; i < 4; ++i)
         set.predictions.each[i] = predict(std::vector<float>(3, 1.0f), set.labels[i]);
     CHECK(set.predictions.each[0].confidence == float(1.0 / 3));
-    set.predictions.each[3].confidence = 0.3f;         // in the fifth bin too
-    const double expected = (4 - (3.0 / 3 + 0.3)) / 4; // ties count as right
+    set.predictions.each[3] = {.loss = 2, .predicted = 1, .rank = 1, .confidence = 0.3f}; // in the fifth bin
+    const double expected = (3 - (3.0 / 3 + 0.3)) / 4; // of equal scores the label's counts as predicted
     CHECK(values_of(set).at("calibration_error") == doctest::Approx(expected).epsilon(1e-6));
 }
 
