@@ -63,7 +63,7 @@ bool ForwardPass::run(std::span<const Example> examples, const StreamedData& str
             predictions.each[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),
                                                         examples[first + i].label + label_offset_);
         if (!predictions.scores.empty())
-            std::ranges::copy(logits_.first(count * classes), predictions.part(first, count).scores.begin());
+            std::copy_n(logits_.begin(), count * classes, predictions.part(first, count).scores.begin());
     }
     return true;
 }
