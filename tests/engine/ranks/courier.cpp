@@ -269,6 +269,7 @@ TEST_CASE("whom a courier has not heard for a second is told when the launcher w
     Couriers couriers;
     for (unsigned rank = 0; rank < 3; ++rank) {
         CourierOptions options;
+        options.silence = std::chrono::seconds(4); // which the test's end waits for
         options.killed_soon = &killed_soon;
         options.late = [&, rank](std::optional<unsigned> peer) {
             ++told[rank];
@@ -278,7 +279,7 @@ TEST_CASE("whom a courier has not heard for a second is told when the launcher w
     }
     std::this_thread::sleep_for(milliseconds(1200));
     killed_soon = true;
-    std::this_thread::sleep_for(milliseconds(500));
+    std::this_thread::sleep_for(milliseconds(250));
     for (const auto& each : told) CHECK(each == 0); // all are heard
     killed_soon = false;
     test::cut(*wires, 1);
