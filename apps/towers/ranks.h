@@ -52,8 +52,8 @@ bool fits_any_towers(const std::string& shares);
 
 /// What signals set.
 struct Orders {
-    std::atomic<bool> stop =
-        false; ///< the user wants to end the run, also on another rank: rank 0 learns of it
+    /// The user wants to end the run, perhaps on another rank: rank 0 learns of it.
+    std::atomic<bool> stop = false;
     std::atomic<bool> term = false; ///< SIGTERM has come
 };
 
@@ -147,9 +147,8 @@ private:
 /// Runs a command on the ranks that a launcher has started, or on none: `lead` in the program alone, with
 /// null, or on rank 0, `follow` on the others, which end well after rank 0 has. Returns the exit code: that
 /// of `lead` if it counts, since a launcher may kill the others when one rank ends with another code than 0.
-/// `orders`: null: nobody waits for them. Throws what `lead` throws, and a failure of
-/// `follow` ends all ranks. Runs the command again on the ranks that are left if one is lost and they can go
-/// on.
+/// `orders`: null: nobody waits for them. Throws what `lead` throws, and a failure of `follow` ends all
+/// ranks. Runs the command again on the ranks that are left if one is lost and they can go on.
 int run_on_ranks(const std::function<int(Ranks*)>& lead, const std::function<void(Ranks&)>& follow,
                  Orders* orders = nullptr);
 

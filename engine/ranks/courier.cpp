@@ -24,7 +24,7 @@ constexpr std::size_t most_in_head = std::size_t(16) << 10;
 constexpr std::size_t body_part = std::size_t(8) << 20;
 constexpr milliseconds heart_rate(500), look_rate(100);
 constexpr std::chrono::duration<double> hurried_silence(2);
-/// Enough for a suspicion.
+/// A silence that is not long enough to be certain of.
 constexpr milliseconds late(900);
 
 struct Head {

@@ -221,12 +221,6 @@ StepResults sum_up(std::span<const float> cross_entropies, double decay, double 
     return results;
 }
 
-/// What an input gives for a block.
-std::span<const float> HostReducer::given(std::size_t input, const Block& block) const {
-    const auto& [gradients, only_own] = inputs_[input];
-    return part(gradients, only_own ? ArenaRange{block.place, block.range.bytes} : block.range);
-}
-
 /// Sums the gradients in the order of the inputs, not in the order of their arrival.
 void HostReducer::add_up(const Updater& updater, const Block& block) const {
     const std::span<float> sum = updater.gradients(block);

@@ -23,6 +23,11 @@ struct RankPart {
     struct Input {
         std::span<const float> gradients;
         bool only_own;
+
+        /// A range of the variables. `place`: of it among the own slices, in bytes.
+        std::span<const float> at(const ArenaRange& range, std::size_t place) const {
+            return part(gradients, only_own ? ArenaRange{place, range.bytes} : range);
+        }
     };
     std::vector<Input> inputs;
     std::vector<std::span<float>> outputs; ///< the towers' StagedByTower::parameters
@@ -112,7 +117,10 @@ private:
     void add_block(const ArenaRange& range, std::size_t bucket, std::size_t place, StateLayout kind);
     void record_updates(const UpdateSpec& spec);
     void work_on(Updater& updater, std::size_t block, std::size_t next);
-    std::span<const float> given(std::size_t input, const Block& block) const;
+    /// What an input gives for a block.
+    std::span<const float> given(std::size_t input, const Block& block) const {
+        return inputs_[input].at(block.range, block.place);
+    }
     std::vector<std::span<const float>> inputs_of(const Block& block) const;
     /// A block's part of the trained variables.
     ArenaRange trained_by(const Block& block) const {

@@ -57,20 +57,14 @@ void PartialSum::give(std::size_t buckets) {
     if (works_ && buckets > 0) team_->release(ready_[buckets - 1]);
 }
 
-/// What an input gives for a block.
-std::span<const float> PartialSum::given(std::size_t input, const Block& block) const {
-    const auto& [gradients, only_own] = inputs_[input];
-    return part(gradients, only_own ? ArenaRange{block.place, block.range.bytes} : block.range);
-}
-
 void PartialSum::work_on(std::size_t index) {
     const Block& block = blocks_[index];
+    const auto given = [&](std::size_t i) { return inputs_[active_[i]].at(block.range, block.place); };
     const std::span<float> sum = adds() ? part(memory_.host<float>(), block.range) : std::span<float>();
     if (active_.size() > 1)
-        add_in_order(
-            active_.size(), [&](std::size_t i) { return given(active_[i], block); }, sum);
+        add_in_order(active_.size(), given, sum);
     else if (adds())
-        std::ranges::copy(given(active_[0], block), sum.begin());
+        std::ranges::copy(given(0), sum.begin());
     if (block.rounds) rounded_->round(sums(), block.range);
     buckets_.count_done(block.bucket);
 }

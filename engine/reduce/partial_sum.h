@@ -54,7 +54,6 @@ private:
         bool rounds;
     };
     void work_on(std::size_t block);
-    std::span<const float> given(std::size_t input, const Block& block) const;
     bool adds() const;
 
     const std::vector<RankPart::Input> inputs_;

@@ -54,8 +54,7 @@ RankedReducer::RankedReducer(Courier& courier, const RankLinks& links, const Ope
                              Milestones::Spin spin, const UpdateSpec& spec,
                              const std::vector<StagedByTower>& towers, std::span<const ArenaRange> buckets)
     : courier_(courier), layout_(*spec.layout), buckets_(buckets.size()),
-      rounded_(links.wire == Wire::bf16 ? layout_.trained_bytes : 0),
-      routes_(courier.size(), links.hosts),
+      rounded_(links.wire == Wire::bf16 ? layout_.trained_bytes : 0), routes_(courier.size(), links.hosts),
       slices_(cut_at(layout_.trained_bytes,
                      deal_slices(buckets, courier.size(), spec.optimizer->clip_norm.has_value()))),
       own_(of(slices_, courier.rank())), collected_(collected_by(courier.rank(), slices_, routes_)),
@@ -75,7 +74,9 @@ RankedReducer::RankedReducer(Courier& courier, const RankLinks& links, const Ope
       updater_(host, spin, spec, part_of_this_rank(), buckets), complete_(spin), exchanged_(spin) {
     if (!collected_.empty())
         host_sum_.emplace(
-            host, spin, inputs_of(near_, {bytes_of(own_), bytes_of(collected_)}), buckets.size(), collected_,
+            host, spin,
+            inputs_of(routes_.ranks_beside(courier.rank()), {bytes_of(own_), bytes_of(collected_)}),
+            buckets.size(), collected_,
             rounded_ > 0 ? [](const Slice&) { return true; } : std::function<bool(const Slice&)>(), rounded_);
     courier_.on(Topic::lists, [this](unsigned from, const Bytes& message) { take_lists(from, message); });
     courier_.on(Topic::step_failed, [this](unsigned, const Bytes& message) {
@@ -144,7 +145,6 @@ RankPart RankedReducer::part_of_this_rank() {
     for (unsigned rank = 0; rank < courier_.size(); ++rank) {
         if (rank != courier_.rank()) add_peer(rank);
         if (rank == courier_.rank() || peers_.at(rank).is_input) inputs_.push_back(rank);
-        if (routes_.share_host(rank, courier_.rank())) near_.push_back(rank);
     }
     std::size_t place = 0;
     for (const std::vector<Slice>* const slices : {&own_, &collected_})
@@ -178,7 +178,7 @@ void RankedReducer::begin(const StepNumbers& numbers, std::span<const std::size_
     for (auto& [rank, peer] : peers_)
         for (SliceStream* each : {&peer.give, &peer.take, &peer.hand_over, &peer.receive}) each->restart();
     sum_.begin(numbers, towers);
-    if (host_sum_) host_sum_->begin(numbers, active_inputs(near_));
+    if (host_sum_) host_sum_->begin(numbers, active_inputs(routes_.ranks_beside(courier_.rank())));
     updater_.begin(numbers, active_inputs(inputs_), active_); // in the order of the ranks
     stepping_ = true;
     if (failed_step_ == step_) fail_waiting();
@@ -265,28 +265,26 @@ bool RankedReducer::send_and_receive(Transport& transport, Peer& peer, const Gat
                 },
                 [&](const Slice& slice, std::size_t bytes) { take_parameters(slice, bytes); }) ||
             moved;
+    const std::size_t sums = failed ? buckets_ : peer.is_near ? ready.near_sums : ready.far_sums;
     moved = peer.give.advance(
-                transport,
-                failed         ? buckets_
-                : peer.is_near ? ready.near_sums
-                               : ready.far_sums,
+                transport, sums,
                 [&](const Slice& slice) {
                     return to_send(failed ? std::span<const std::byte>() : sums_of(peer, slice));
                 },
                 count) ||
             moved;
-    moved = peer.hand_over.advance(
-                transport,
-                failed         ? buckets_
-                : peer.is_near ? ready.near_parameters
-                               : ready.far_parameters,
-                [&](const Slice& slice) {
-                    return to_send(failed || spoiled_
-                                       ? std::span<const std::byte>()
-                                       : std::as_bytes(part(updater_.next_state(), slice.range)));
-                },
-                count) ||
-            moved;
+    const std::size_t parameters = failed         ? buckets_
+                                   : peer.is_near ? ready.near_parameters
+                                                  : ready.far_parameters;
+    moved =
+        peer.hand_over.advance(
+            transport, parameters,
+            [&](const Slice& slice) {
+                return to_send(failed || spoiled_ ? std::span<const std::byte>()
+                                                  : std::as_bytes(part(updater_.next_state(), slice.range)));
+            },
+            count) ||
+        moved;
     return moved;
 }
 

@@ -92,8 +92,8 @@ private:
     std::map<unsigned, Peer> peers_;
     std::map<std::size_t, std::size_t> places_; ///< of its own and collected slices in Peer::gradients, by
                                                 ///< their offset, in bytes
-    std::vector<unsigned> near_, inputs_;       ///< ranks whose sums it adds up: collected ones, own ones
-    std::optional<PartialSum> host_sum_;        ///< of the collected slices; none: no rank is beside this one
+    std::vector<unsigned> inputs_;       ///< ranks that give it sums of its own slices, itself among them
+    std::optional<PartialSum> host_sum_; ///< of the collected slices; none: no rank is beside this one
     HostReducer updater_;
     Milestones complete_, exchanged_, drained_;
     std::size_t given_ = 0, collected_given_ = 0; ///< buckets that the updater and the host's sum have

@@ -33,25 +33,23 @@ std::vector<Slice> deal_slices(std::span<const ArenaRange> buckets, unsigned ran
 }
 
 Routes::Routes(unsigned ranks, std::vector<unsigned> hosts) : hosts_(std::move(hosts)) {
-    if (!hosts_.empty()) return;
-    hosts_.resize(ranks);
-    std::iota(hosts_.begin(), hosts_.end(), 0u);
+    if (hosts_.empty()) {
+        hosts_.resize(ranks);
+        std::iota(hosts_.begin(), hosts_.end(), 0u);
+    }
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+        std::vector<unsigned>& beside = ranks_[hosts_[rank]];
+        places_.push_back(beside.size());
+        beside.push_back(rank);
+    }
 }
 
 unsigned Routes::next(unsigned rank, unsigned owner) const {
     if (share_host(rank, owner)) return owner;
     // Owners that are beside each other are served by unlike ranks, so that all have the same work.
-    const std::vector<unsigned> own = ranks_beside(rank), others = ranks_beside(owner);
-    const auto place = std::size_t(std::ranges::find(others, owner) - others.begin());
-    const unsigned collector = own[place % own.size()];
+    const std::vector<unsigned>& own = ranks_beside(rank);
+    const unsigned collector = own[places_[owner] % own.size()];
     return collector == rank ? owner : collector;
-}
-
-std::vector<unsigned> Routes::ranks_beside(unsigned rank) const {
-    std::vector<unsigned> ranks;
-    for (unsigned i = 0; i < hosts_.size(); ++i)
-        if (share_host(i, rank)) ranks.push_back(i);
-    return ranks;
 }
 
 std::vector<Slice> messages_of(const std::vector<Slice>& slices, std::size_t rounded) {

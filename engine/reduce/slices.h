@@ -5,6 +5,7 @@
 #include "engine/plan/state.h"
 
 #include <cstddef>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -34,11 +35,13 @@ public:
     /// gives to the owner, and so do all whose host has one rank.
     unsigned next(unsigned rank, unsigned owner) const;
     bool share_host(unsigned a, unsigned b) const { return hosts_[a] == hosts_[b]; }
-    /// Its host's, in ascending order.
-    std::vector<unsigned> ranks_beside(unsigned rank) const;
+    /// Its host's, itself among them, in ascending order.
+    const std::vector<unsigned>& ranks_beside(unsigned rank) const { return ranks_.at(hosts_[rank]); }
 
 private:
     std::vector<unsigned> hosts_;
+    std::map<unsigned, std::vector<unsigned>> ranks_; ///< by host
+    std::vector<std::size_t> places_;                 ///< of each rank among its host's
 };
 
 /// The slices' parts that are messages, in their order. Those of the first `rounded` bytes of the variables
