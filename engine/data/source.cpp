@@ -14,8 +14,20 @@ namespace towers {
 DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
     : info_(std::move(info)), labels_(std::move(labels)) {}
 
+DataSource::DataSource(DataInfo info, LabelSets label_sets)
+    : info_(std::move(info)), label_sets_(std::move(label_sets)) {
+    for (std::size_t i = 0; i < label_sets_->size(); ++i) {
+        const std::span<const std::uint32_t> labels = label_sets_->of(i);
+        labels_.push_back(labels.empty() ? 0 : labels.front());
+    }
+}
+
 std::vector<std::size_t> DataSource::counts() const {
     std::vector<std::size_t> counts(info_.classes.size());
+    if (label_sets_) {
+        for (const std::uint32_t label : label_sets_->labels()) ++counts[label];
+        return counts;
+    }
     for (const std::uint32_t label : labels_) ++counts[label];
     return counts;
 }

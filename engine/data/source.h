@@ -1,6 +1,7 @@
 // What a data set is, and one whose images lie in memory.
 #pragma once
 
+#include "engine/data/label_sets.h"
 #include "engine/plan/shape.h"
 
 #include <cstddef>
@@ -48,6 +49,10 @@ public:
         return labels_;
     } ///< [size()], each below the classes' number
 
+    /// The classes of each record, where it may have several or none; then labels() has the first of them, or
+    /// 0. Null: each record has one class, its label.
+    const LabelSets* label_sets() const { return label_sets_ ? &*label_sets_ : nullptr; }
+
     std::vector<std::size_t> counts() const; ///< examples of each class, in the order of their labels
 
     /// Gives the records with label i the label `labels[i]`, and the classes other names.
@@ -87,10 +92,12 @@ public:
 protected:
     std::uint64_t compute_checksum() const; ///< of all labels and images
     DataSource(DataInfo info, std::vector<std::uint32_t> labels);
+    DataSource(DataInfo info, LabelSets label_sets);
 
 private:
     DataInfo info_;
     std::vector<std::uint32_t> labels_;
+    std::optional<LabelSets> label_sets_;
 };
 
 class Dataset final : public DataSource {

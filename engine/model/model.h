@@ -32,9 +32,16 @@ struct BalancedClasses {};
 using ClassWeights =
     std::variant<std::monostate, BalancedClasses, std::vector<double>, std::map<std::string, double>>;
 
-/// A softmax cross entropy as a weighted part of the loss.
+/// What makes a loss of an example's logits.
+enum class LossKind {
+    softmax, ///< cross entropy with the softmax over the classes, of which an example has one
+    sigmoid, ///< mean over the classes of binary cross entropy with the sigmoid; an example may have several
+};
+
+/// A cross entropy as a weighted part of the loss.
 struct LossHead {
-    int node = 0;                    ///< the node whose output is the logits
+    int node = 0; ///< the node whose output is the logits
+    LossKind kind = LossKind::softmax;
     float weight = 1;                ///< factor of the cross entropy's mean over the batch
     ClassWeights class_weights = {}; ///< with them, the mean is sum of weight * loss / sum of weights
     std::string place = {};          ///< of class_weights in the recipe, for messages

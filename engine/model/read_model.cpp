@@ -79,12 +79,16 @@ ClassWeights read_class_weights(Attributes& loss, unsigned classes) {
     return by_name;
 }
 
+constexpr std::pair<const char*, LossKind> loss_kinds[] = {{"softmax", LossKind::softmax},
+                                                           {"sigmoid", LossKind::sigmoid}};
+
 LossHead read_head(Attributes loss, const LayerList& layers, const Model& model) {
     LossHead head;
     const std::string logits = loss.text("logits", layers.entries.back().name);
     head.node = layers.find(logits);
     if (head.node < 0)
         loss.fail("logits", fmt::format("is \"{}\", but no layer has that name; give one that has", logits));
+    head.kind = loss.choice("kind", loss_kinds, "softmax");
     head.weight = float(loss.number("weight", 1e-6, 1e6, 1));
     head.smoothing = float(loss.number("smoothing", 0, 1, 0));
     head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
