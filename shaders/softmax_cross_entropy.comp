@@ -1,19 +1,16 @@
 #include "kernel.h"
+#include "loss.h"
 
-FUNCTION float class_weight(In_f32 weights, uint weighted, uint c) {
-    if (weighted == 0u) return 1.0f;
-    return weights.at[c];
-}
-
-// A subgroup takes one row. Where all class weights are 1, each product and sum with them is exact, so the bits
-// are those without them.
+// A subgroup takes one row. Where all class weights are 1, each product and sum with them is exact, so the
+// bits are those without them.
 KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
     const float other_target = p.smoothing / float(p.classes);
     const float label_target = 1.0f - p.smoothing + other_target;
     const float gain = p.scale * p.weight * p.logit_scale;
     FOR_SUBGROUPS(row, p.rows) {
         const uint base = row * p.classes;
-        // Clamped, for llvmpipe loads what all lanes share (Mesa 26) even where no lane runs: behind the last row.
+        // Clamped, for llvmpipe loads what all lanes share (Mesa 26) even where no lane runs: behind the last
+        // row.
         const uint label = min(p.labels.at[row] + p.label_offset, p.classes - 1u);
         const float label_logit = p.logits.at[base + label];
         const float label_weight = class_weight(p.class_weights, p.weighted, label);
@@ -52,7 +49,8 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
         // Smoothing moves a part of the target from the label to all classes. Skipped if it is 0, since 0
         // times an overflow is NaN.
         if (p.smoothing != 0.0f)
-            loss += p.smoothing * ((below + log(sum) * excess) / float(p.classes) - label_weight * (top - score));
+            loss +=
+                p.smoothing * ((below + log(sum) * excess) / float(p.classes) - label_weight * (top - score));
         if (SUBGROUP_LANE == 0u) {
             p.losses.at[row] = loss * p.weight + unsound;
             p.correct.at[row] = unsound == 0.0f && label_logit >= best ? 1u : 0u;

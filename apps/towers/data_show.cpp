@@ -43,6 +43,10 @@ void print_places(const DataSource& data, const std::vector<std::uint32_t>& reco
             fmt::print("{:>{}} {}\n", record, width, as_printable(place));
 }
 
+std::string title_of(const DataSource& data, std::uint32_t record) {
+    return fmt::format("{} {}", record, data.info().classes[data.labels()[record]]);
+}
+
 int show(const ShowFlags& flags) {
     if (lower(std::filesystem::path(flags.file).extension().string()) != ".png")
         throw UsageError(fmt::format("{}: a sheet is a PNG file; give a name that ends in .png", flags.file));
@@ -53,24 +57,36 @@ int show(const ShowFlags& flags) {
     request.thumbnail = 96;
     const std::unique_ptr<DataSource> data = recipe ? open_data_for(*recipe, request) : open_data(request);
 
-    // The first examples of the epoch, as training with this seed takes them.
-    std::vector<Example> examples(std::min<std::size_t>(flags.count, data->size()));
+    // The first examples of the epoch, as training with this seed takes them: if it mixes them, those of one
+    // tower's first batch there.
+    const bool mixes = recipe && split == Split::train && recipe->mixing.mixes();
+    std::uint64_t first = std::uint64_t(flags.epoch) * data->size();
+    if (mixes) first = (first + recipe->batch - 1) / recipe->batch * recipe->batch;
+    std::vector<Example> examples(mixes ? recipe->batch : std::min<std::size_t>(flags.count, data->size()));
     Sampler sampler = recipe && split == Split::train
                           ? make_sampler(*recipe, *data, flags.source.seed, true)
                           : Sampler(std::uint32_t(data->size()), flags.source.seed, true);
-    sampler.fill(std::uint64_t(flags.epoch) * data->size(), examples);
+    sampler.fill(first, examples);
+    std::vector<Mix> mixes_of_batch;
+    if (mixes)
+        mixes_of_batch =
+            mixes_of(recipe->mixing, flags.source.seed, first, recipe->batch, recipe->model.input);
     std::vector<std::uint32_t> records;
     for (const Example& example : examples) records.push_back(example.record);
     std::vector<std::uint8_t> stored(records.size() * data->image_size().elements()), made;
     data->read(records, stored);
     if (recipe)
         made =
-            preview(*recipe, *data, examples, {.seed = flags.source.seed, .distort = split == Split::train});
+            preview(*recipe, *data, examples,
+                    {.seed = flags.source.seed, .distort = split == Split::train, .mixes = mixes_of_batch});
+    records.resize(std::min<std::size_t>(flags.count, records.size()));
 
     std::vector<SheetCell> cells;
     for (std::size_t i = 0; i < records.size(); ++i) {
-        const std::uint32_t label = data->labels()[records[i]];
-        SheetCell cell{fmt::format("{} {}", records[i], data->info().classes[label]), {}};
+        SheetCell cell{title_of(*data, records[i]), {}};
+        if (const double part = mixes ? mixes_of_batch[i].partner_target(recipe->model.input) : 0; part > 0)
+            cell.label += fmt::format(" + {:.0f}% {}", 100 * part,
+                                      title_of(*data, examples[mixes_of_batch[i].partner].record));
         cell.images.push_back(image_of(stored, data->image_size(), i));
         if (recipe) cell.images.push_back(image_of(made, recipe->model.input, i));
         cells.push_back(std::move(cell));

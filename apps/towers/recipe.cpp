@@ -115,7 +115,18 @@ void print_variables(const Recipe& recipe) {
     fmt::print("{} variables, {} numbers\n", variables.size(), numbers);
 }
 
-/// How the loss and the order of the examples treat classes, where not all alike.
+std::string describe_mixing(const Mixing& mixing) {
+    std::string ways;
+    if (mixing.mixup > 0) ways = fmt::format("mixup (alpha {:g})", mixing.mixup);
+    if (mixing.cutmix > 0)
+        ways += fmt::format("{}CutMix (alpha {:g})", ways.empty() ? "" : " or ", mixing.cutmix);
+    if (mixing.mixup > 0 && mixing.cutmix > 0)
+        ways += fmt::format(", which is {:g} % of them", 100 * mixing.cutmix_probability);
+    return fmt::format("{}, drawn for each {}, in {:g} % of them", ways,
+                       mixing.by_example ? "example" : "batch", 100 * mixing.probability);
+}
+
+/// How the loss and the order of the examples treat classes, where not all alike, and who is mixed.
 void print_balance(const Recipe& recipe) {
     const Model& model = recipe.model;
     for (const LossHead& head : model.heads) {
@@ -126,6 +137,7 @@ void print_balance(const Recipe& recipe) {
                        : "the recipe's");
     }
     if (recipe.sampling == Sampling::balanced) fmt::print("training takes each class equally often\n");
+    if (recipe.mixing.mixes()) fmt::print("training mixes images: {}\n", describe_mixing(recipe.mixing));
 }
 
 int describe(const RecipeFlags& flags) {

@@ -44,13 +44,14 @@ std::vector<std::string> devices_of(const ReplayFlags& flags) {
 void print_step(const DivergedStep& diverged, const OpenOptions& open) {
     const LoneStep& step = diverged.step;
     const std::string whose =
-        step.examples.size() == step.global_batch
+        step.batch.examples.size() == step.global_batch
             ? "the whole batch"
             : fmt::format("the share of tower_{} ({})", diverged.tower, diverged.device);
-    fmt::print(
-        "step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}{}\n", step.before.step,
-        diverged.recipe.name, step.examples.size(), step.global_batch, whose, step.learning_rate, step.seed,
-        open.precision == Precision::fp32 ? "" : fmt::format(", {} products", name_of(open.precision)));
+    fmt::print("step {} of {}, {} of {} examples: {}; learning rate {:g}, seed {}{}\n", step.before.step,
+               diverged.recipe.name, step.batch.examples.size(), step.global_batch, whose, step.learning_rate,
+               step.seed,
+               open.precision == Precision::fp32 ? ""
+                                                 : fmt::format(", {} products", name_of(open.precision)));
     if (diverged.found) fmt::print("when it diverged: {}\n\n", describe(*diverged.found));
 }
 

@@ -19,7 +19,7 @@
 #include "engine/observers/metrics.h"
 #include "engine/observers/times.h"
 #include "engine/plural.h"
-#include "engine/recipes/class_weights.h"
+#include "engine/recipes/batch_tables.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/reduce/wire.h"
 #include "engine/train/initial.h"

@@ -2,7 +2,7 @@
 
 #include "engine/execution/operands.h"
 #include "engine/plan/work.h"
-#include "engine/recipes/class_weights.h"
+#include "engine/recipes/batch_tables.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 
@@ -20,7 +20,9 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource&
                                            .slots = data.size(),
                                            .seed = 1,
                                            .distort = true,
+                                           .mixes = recipe.mixing.mixes(),
                                            .largest_allocation = device.info().largest_allocation});
+    const TableMaker make_tables(recipe, data, 1, true);
     plan_ = plan_single_step(spec, update_spec(recipe, layout)).plan;
     session_.hold(plan_.bytes());
     session_.load(data);
@@ -28,8 +30,8 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource&
     std::vector<Example> examples(batch);
     make_sampler(recipe, data, 1, true).fill(0, examples);
     ResidentFeed(data).bring(examples);
-    session_.write(examples);
-    session_.write_class_weights(BatchWeights(recipe.model, data).of(examples), batch);
+    const BatchTables tables = make_tables(0, examples);
+    session_.write(Batch::all(0, examples, {}, tables));
     session_.write(StepNumbers{.learning_rate = 0, .average_decay = 0});
 
     // A timestamp separates the commands before and after it, so the plan's barriers are not needed. There is

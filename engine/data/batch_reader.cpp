@@ -10,8 +10,9 @@ std::size_t batches_ahead(std::size_t batch_bytes) {
     return std::clamp(bytes / std::max<std::size_t>(batch_bytes, 1), least, most);
 }
 
-BatchReader::BatchReader(const DataSource& source, ExampleOrder order, const ReadAhead& ahead)
-    : source_(source), order_(std::move(order)), ahead_(ahead),
+BatchReader::BatchReader(const DataSource& source, ExampleOrder order, const ReadAhead& ahead,
+                         MakeTables tables)
+    : source_(source), order_(std::move(order)), make_tables_(std::move(tables)), ahead_(ahead),
       // Threads share a batch, so that the next one is there soon; a few chunks each even out their times.
       chunk_(std::max<std::size_t>(1, ahead.batch / (std::size_t(4) * ahead.readers))) {
     const std::size_t bytes = ahead.batch * source.image_size().elements();
@@ -36,14 +37,14 @@ Batch BatchReader::at(std::uint64_t first) {
     ended_.wait(lock, [this] { return is_read(front_); });
     const Entry& found = entry(front_);
     if (found.error) std::rethrow_exception(found.error);
-    return {found.first, found.examples, found.images};
+    return Batch::all(found.first, found.examples, found.images, found.tables);
 }
 
 Batch BatchReader::next() const {
     const std::lock_guard lock(mutex_);
     if (!started_ || !is_read(front_ + 1) || entry(front_ + 1).error) return {};
     const Entry& found = entry(front_ + 1);
-    return {found.first, found.examples, found.images};
+    return Batch::all(found.first, found.examples, found.images, found.tables);
 }
 
 /// Begins anew at this position, when no thread is reading for the old one any more.
@@ -73,6 +74,7 @@ void BatchReader::open() {
     try {
         order_(next.first, next.examples);
         for (Example& each : next.examples) each.label = source_.labels()[each.record];
+        if (make_tables_) next.tables = make_tables_(next.first, next.examples);
     } catch (...) {
         next.error = std::current_exception();
     }

@@ -35,15 +35,16 @@ std::size_t batches_ahead(std::size_t batch_bytes);
 /// training depend on neither their number nor their speed.
 class BatchReader {
 public:
-    /// Allocates the ring; `source` must outlive it. Reads nothing before the first at().
-    BatchReader(const DataSource& source, ExampleOrder order, const ReadAhead& ahead);
+    /// Allocates the ring; `source` must outlive it. Reads nothing before the first at(). `tables`: of the
+    /// batches; null: they have none.
+    BatchReader(const DataSource& source, ExampleOrder order, const ReadAhead& ahead, MakeTables tables = {});
     BatchReader(const BatchReader&) = delete; // threads hold its address
     BatchReader& operator=(const BatchReader&) = delete;
 
     unsigned readers() const { return unsigned(threads_.size()); }
 
-    /// The batch that begins at this position, with labels and images; it stays until a call with another
-    /// position. Waits until it has been read. The batches after it are read meanwhile. Throws what
+    /// The batch that begins at this position, with labels, images and tables; it stays until a call with
+    /// another position. Waits until it has been read. The batches after it are read meanwhile. Throws what
     /// DataSource::read() threw for it. One thread at a time may call it.
     Batch at(std::uint64_t first);
 
@@ -56,6 +57,7 @@ private:
         std::uint64_t first = 0;
         std::vector<Example> examples;
         std::vector<std::uint8_t> images;
+        BatchTables tables;
         std::size_t claimed = 0, done = 0; ///< examples that a thread has begun and ended to read
         std::exception_ptr error;
     };
@@ -71,6 +73,7 @@ private:
 
     const DataSource& source_;
     ExampleOrder order_;
+    MakeTables make_tables_;
     ReadAhead ahead_;
     std::size_t chunk_; ///< examples that a thread reads at a time
     std::vector<Entry> ring_;

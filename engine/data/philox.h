@@ -27,7 +27,8 @@ enum class RandomPurpose : std::uint32_t {
     train_shapes = 2,
     test_shapes = 3,
     class_order = 4,
-    sampling_of_class = 5
+    sampling_of_class = 5,
+    mixing = 6
 };
 
 /// The endless stream of words that belongs to (seed, purpose, indices).

@@ -1,31 +1,22 @@
 #include "engine/execution/forward_pass.h"
 
 #include "engine/execution/feeding.h"
-#include "engine/execution/softmax.h"
 #include "engine/step/network.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace towers {
 
-Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label) {
-    if (!std::isfinite(loss)) return {loss, label, Prediction::no_rank};
-    const float score = logits[label];
-    const auto rank = std::uint32_t(std::ranges::count_if(logits, [&](float each) { return each > score; }));
-    const auto best = std::uint32_t(std::ranges::max_element(logits) - logits.begin());
-    return {loss, rank == 0 ? label : best, rank, float(Softmax(logits).highest_probability())};
-}
-
-ForwardPass::ForwardPass(Session session, const Plan& plan, unsigned label_offset)
-    : session_(std::move(session)), label_offset_(label_offset),
+ForwardPass::ForwardPass(Session session, const Plan& plan, EvaluatedHead head)
+    : session_(std::move(session)), head_(std::move(head)),
       variables_(plan.bytes(Arena::state) / sizeof(float)) {
     session_.hold(session_.needs(plan));
     recording_ = session_.record(plan);
-    losses_ = session_.host<float>(plan.find("staged_losses"));
-    logits_ = session_.host<float>(plan.find("staged_logits"));
-    batch_.resize(losses_.size());
+    if (head_.head.kind == LossKind::softmax) losses_ = session_.host<float>(plan.find("staged_losses"));
+    const PlannedTensor& logits = plan.find("staged_logits");
+    logits_ = session_.host<float>(logits);
+    batch_.resize(logits.shape[0]);
     if (plan.bytes(Arena::staged_records) > 0) images_.emplace(session_, plan.find(staged_records).bytes);
 }
 
@@ -59,9 +50,13 @@ bool ForwardPass::run(std::span<const Example> examples, const StreamedData& str
             compute(batch, reader->next());
         } else
             compute({first, examples.subspan(first, count), {}}, {});
-        for (std::size_t i = 0; i < count; ++i)
-            predictions.each[first + i] = prediction_of(losses_[i], logits_.subspan(i * classes, classes),
-                                                        examples[first + i].label + label_offset_);
+        for (std::size_t i = 0; i < count; ++i) {
+            const Example& example = examples[first + i];
+            const auto logits = logits_.subspan(i * classes, classes);
+            const float loss =
+                losses_.empty() ? head_.loss(logits, example.record, example.label) : losses_[i];
+            predictions.each[first + i] = head_.prediction(loss, logits, example.label);
+        }
         if (!predictions.scores.empty())
             std::copy_n(logits_.begin(), count * classes, predictions.part(first, count).scores.begin());
     }
@@ -95,8 +90,9 @@ void ForwardPass::run(BatchQueue& queue, const SeeScores& see) {
 
 /// Computes a batch whose images, unless they are there, come to the device before.
 Ticket ForwardPass::submit(const Batch& batch) {
-    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = batch.examples[i % batch.examples.size()];
-    session_.write(batch_, images_->choose(batch));
+    const std::vector<Example> placed = images_->choose(batch);
+    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i] = placed[i % placed.size()];
+    session_.write(batch_);
     images_->stage(batch);
     const Ticket images = images_->upload();
     return session_.device().submit(recording_, Queue::compute, {&images, 1});

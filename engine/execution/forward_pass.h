@@ -3,33 +3,17 @@
 
 #include "engine/data/batch_queue.h"
 #include "engine/data/batch_reader.h"
+#include "engine/execution/evaluated_head.h"
 #include "engine/execution/session.h"
 #include "engine/execution/staged_images.h"
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace towers {
-
-/// What a network makes of an example.
-struct Prediction {
-    float loss; ///< cross entropy; infinite or NaN if a score is
-    /// The class with the highest score: the label's if none is higher, else the first of them.
-    std::uint32_t predicted;
-    std::uint32_t rank; ///< how many classes score higher than the label's; no_rank if the loss is not finite
-    float confidence = 0; ///< the probability of the predicted class; 0 if the loss is not finite
-    static constexpr std::uint32_t no_rank = std::numeric_limits<std::uint32_t>::max();
-
-    /// Whether the label's class is among the `k` with the highest scores (in_top_k).
-    bool is_among(std::uint32_t k) const { return rank < k; }
-};
-
-/// `logits`: of all classes. `label`: of the network's classes.
-Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label);
 
 /// Where a pass writes what the network makes of examples.
 struct PredictionSpan {
@@ -74,9 +58,8 @@ using SeeScores = std::function<void(std::uint64_t first, std::span<const float>
 class ForwardPass {
 public:
     /// `plan`: plan_evaluation()'s. `session`: has the records that the examples' slots name, unless the plan
-    /// is for staged images. Arenas that it lacks are allocated. Label 0 is the network's class
-    /// `label_offset`.
-    ForwardPass(Session session, const Plan& plan, unsigned label_offset);
+    /// is for staged images. Arenas that it lacks are allocated.
+    ForwardPass(Session session, const Plan& plan, EvaluatedHead head);
 
     unsigned batch() const { return unsigned(batch_.size()); }
     /// `variables`: including statistics, laid out as StateLayout says.
@@ -95,10 +78,10 @@ private:
     void compute(const Batch& batch, const Batch& next);
 
     Session session_;
-    unsigned label_offset_;
+    EvaluatedHead head_;
     std::size_t variables_; ///< floats of Arena::state
     Recording recording_;
-    std::span<const float> losses_, logits_; ///< [batch], [batch, classes]
+    std::span<const float> losses_, logits_; ///< [batch], of a softmax head; [batch, classes]
     std::vector<Example> batch_;
     std::optional<StagedImages> images_; ///< if the plan is for staged images
 };

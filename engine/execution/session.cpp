@@ -94,15 +94,17 @@ void Session::write(std::span<const Example> examples) const {
                       host<Example>(Arena::staged_step).begin() + step_examples_offset / sizeof(Example));
 }
 
-void Session::write(std::span<const Example> examples, std::uint32_t first_slot) const {
-    std::vector<Example> placed(examples.begin(), examples.end());
-    for (Example& example : placed) example.slot = first_slot++;
+void Session::write(const Batch& batch, std::span<const Example> placed) const {
     write(placed);
-}
-
-void Session::write_class_weights(std::span<const float> weights, std::size_t share) const {
-    std::ranges::copy(weights, host<float>(Arena::staged_step).begin() +
-                                   std::ptrdiff_t(step_class_weights_offset(share) / sizeof(float)));
+    const std::size_t share = batch.examples.size();
+    const StepInputs at(share, !batch.mixes.empty(), batch.targets.size() / share);
+    const std::span<std::byte> block = host<std::byte>(Arena::staged_step);
+    const auto put = [&](std::size_t offset, const auto& values) {
+        std::ranges::copy(std::as_bytes(values), block.begin() + std::ptrdiff_t(offset));
+    };
+    put(at.mixes, batch.mixes);
+    put(at.targets, batch.targets);
+    put(at.class_weights, batch.class_weights);
 }
 
 StepResults Session::results() const {

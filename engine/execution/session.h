@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
+#include "engine/data/batch.h"
 #include "engine/data/feed.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/plan/plan.h"
@@ -67,10 +68,10 @@ public:
     /// Writes the inputs of a step into Arena::staged_step.
     void write(const StepNumbers& numbers) const;
     void write(std::span<const Example> examples) const;
-    /// The same with the examples' images in the slots from `first_slot` on.
-    void write(std::span<const Example> examples, std::uint32_t first_slot) const;
-    /// Batch::class_weights, with a share of so many examples.
-    void write_class_weights(std::span<const float> weights, std::size_t share) const;
+    /// The same of a training step's batch: the examples' partners, and its tables. `placed`:
+    /// with_partners(), in the slots where their images are.
+    void write(const Batch& batch, std::span<const Example> placed) const;
+    void write(const Batch& batch) const { write(batch, with_partners(batch)); }
     /// Reads a training step's results from Arena::staged_results.
     StepResults results() const;
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace towers {
 
@@ -15,15 +16,18 @@ namespace towers {
 /// one half, the next batch's images can be copied into the other, on the queue for uploads.
 class StagedImages {
 public:
-    /// The slots of Arena::records that batches of this size need. Halves begin at whole words.
-    static constexpr std::size_t slots(std::size_t examples) { return 2 * ((examples + 7) / 8 * 8); }
+    /// The slots of Arena::records that batches of this size need. Halves begin at whole words. `strangers`:
+    /// the most that a batch has of them.
+    static constexpr std::size_t slots(std::size_t examples, std::size_t strangers = 0) {
+        return 2 * ((examples + strangers + 7) / 8 * 8);
+    }
 
     /// The session must hold the arenas of a plan that was made for these slots; `bytes`: of all slots.
     StagedImages(const Session& session, std::size_t bytes);
 
     /// Chooses the half for a step: the one with the batch's images, else the one that the last step did not
-    /// use. Returns its first slot. Nothing may run that reads this half.
-    std::uint32_t choose(const Batch& batch);
+    /// use. Returns with_partners() in the slots where they are. Nothing may run that reads this half.
+    std::vector<Example> choose(const Batch& batch);
     /// Copies the images to the chosen half's staging memory if they are not there.
     void stage(const Batch& batch);
     /// Submits their copy to the device if that has not been done. The step comes after the result.

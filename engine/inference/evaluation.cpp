@@ -43,7 +43,7 @@ Plan evaluation_plan(const Recipe& recipe, const ImageSize& stored, std::optiona
 
 ForwardPass streaming_pass(Device& device, const Recipe& recipe, const ImageSize& stored, unsigned batch) {
     const Plan plan = evaluation_plan(recipe, stored, std::nullopt, batch, device.info());
-    return {Session(device), plan, recipe.model.label_offset};
+    return {Session(device), plan, EvaluatedHead(recipe.model)};
 }
 
 Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& data, unsigned batch,
@@ -55,7 +55,7 @@ Evaluator::Evaluator(Device& device, const Recipe& recipe, const DataSource& dat
           Session session(device);
           session.hold(plan.bytes());
           if (streamed_ == nullptr) session.load(data);
-          return ForwardPass(std::move(session), plan, recipe.model.label_offset);
+          return ForwardPass(std::move(session), plan, EvaluatedHead(recipe.model, data.label_sets()));
       }()) {}
 
 void Evaluator::run(std::span<const float> variables, const Dealing& dealing,

@@ -55,21 +55,25 @@ std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data, 
                                            .stored = stored,
                                            .slots = shown.size(),
                                            .seed = options.seed,
-                                           .distort = options.distort});
+                                           .distort = options.distort,
+                                           .mixes = !options.mixes.empty()});
     Plan plan;
-    plan_batch(plan, spec,
-               plan.tensor("examples", Arena::step, step_examples_offset, {examples.size(), example_words},
-                           ElementType::uint32));
+    const TensorId in_examples = plan.tensor("examples", Arena::step, step_examples_offset,
+                                             {examples.size(), example_words}, ElementType::uint32);
+    TensorId mixes;
+    if (spec.mixes)
+        mixes = plan.tensor("mixes", Arena::step, StepInputs(examples.size(), true, 0).mixes,
+                            {examples.size(), mix_words}, ElementType::uint32);
+    const TensorId images = plan_batch(plan, spec, in_examples, mixes).images;
     plan.place();
     const std::unique_ptr<Device> device = open_host_device();
     Session session(*device, Session::Place::host);
     session.hold(plan.bytes());
     session.load(shown);
-    session.write(examples);
+    session.write(Batch::all(0, examples, {}, {.mixes = options.mixes, .targets = {}, .class_weights = {}}));
     session.run(session.record(plan));
 
-    const std::span<const float> made =
-        session.host<float>(plan.find("images")); // [N, height, width, channels]
+    const std::span<const float> made = session.host<float>(plan.at(images)); // [N, height, width, channels]
     std::vector<std::uint8_t> bytes(made.size());
     const std::size_t plane = std::size_t(size.height) * size.width;
     for (std::size_t i = 0; i < made.size(); ++i) {

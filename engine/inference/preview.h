@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/data/example.h"
+#include "engine/data/mix.h"
 #include "engine/data/source.h"
 #include "engine/recipes/recipe.h"
 
@@ -16,7 +17,8 @@ Dataset bring(const DataSource& data, std::span<Example> examples);
 
 struct PreviewOptions {
     std::uint64_t seed = 1;
-    bool distort = true; ///< false: the evaluation pipeline
+    bool distort = true;         ///< false: the evaluation pipeline
+    std::vector<Mix> mixes = {}; ///< of the examples, which are then a global batch; empty: none
 };
 
 /// The network's images of these examples' records, as training with the seed sees them in the examples'

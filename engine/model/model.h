@@ -23,7 +23,8 @@ struct Node {
     Shape output;
 };
 
-/// Each class's weight is the training examples / (classes * examples of it), as scikit-learn's "balanced".
+/// Each class's weight is the training examples / (classes * examples of it), as scikit-learn's "balanced";
+/// of a sigmoid head, the examples without it / those with it.
 struct BalancedClasses {};
 
 /// What an example of each class counts for in a loss, and each class's part of a smoothed target: nothing,
@@ -38,15 +39,22 @@ enum class LossKind {
     sigmoid, ///< mean over the classes of binary cross entropy with the sigmoid; an example may have several
 };
 
+/// What recipes call LossHead::class_weights.
+constexpr const char* weights_key(LossKind kind) {
+    return kind == LossKind::softmax ? "class_weights" : "positive_weights";
+}
+
 /// A cross entropy as a weighted part of the loss.
 struct LossHead {
     int node = 0; ///< the node whose output is the logits
     LossKind kind = LossKind::softmax;
-    float weight = 1;                ///< factor of the cross entropy's mean over the batch
-    ClassWeights class_weights = {}; ///< with them, the mean is sum of weight * loss / sum of weights
-    std::string place = {};          ///< of class_weights in the recipe, for messages
-    float smoothing = 0;             ///< the target is one-hot * (1 - smoothing) + smoothing / classes
-    float logit_scale = 1;           ///< factor of the logits
+    float weight = 1; ///< factor of the cross entropy's mean over the batch
+    /// With them, a softmax head's mean is sum of weight * loss / sum of weights. Of a sigmoid head: what the
+    /// examples of each class count for in its part of the loss, beside the others, which count 1.
+    ClassWeights class_weights = {};
+    std::string place = {}; ///< of class_weights in the recipe, for messages
+    float smoothing = 0;    ///< the target is one-hot * (1 - smoothing) + smoothing / classes
+    float logit_scale = 1;  ///< factor of the logits
 
     bool is_weighted() const { return !std::holds_alternative<std::monostate>(class_weights); }
 };

@@ -54,8 +54,7 @@ Node read_node(const LayerEntry& entry, const Model& model, const std::string& f
     return node;
 }
 
-ClassWeights read_class_weights(Attributes& loss, unsigned classes) {
-    constexpr const char* key = "class_weights";
+ClassWeights read_class_weights(Attributes& loss, const char* key, unsigned classes) {
     constexpr double least = 1e-6, most = 1e6;
     const Value* const value = loss.find(key);
     if (value == nullptr) return {};
@@ -73,7 +72,7 @@ ClassWeights read_class_weights(Attributes& loss, unsigned classes) {
                   fmt::format("is {}; give \"balanced\", a list of {} numbers, or a table by the names of "
                               "the classes, such as {{ cat = 2.5, dog = 1 }}",
                               value->text(), classes));
-    Attributes names(*value, loss.file(), loss.what() + ": class_weights");
+    Attributes names(*value, loss.file(), fmt::format("{}: {}", loss.what(), key));
     std::map<std::string, double> by_name;
     for (const auto& [name, weight] : *table) by_name[name] = names.number(name, least, most);
     return by_name;
@@ -92,9 +91,9 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
     head.weight = float(loss.number("weight", 1e-6, 1e6, 1));
     head.smoothing = float(loss.number("smoothing", 0, 1, 0));
     head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
-    head.class_weights = read_class_weights(loss, model.classes);
-    if (head.is_weighted())
-        head.place = place_of(loss.file(), loss.find("class_weights")->line) + ": " + loss.what();
+    const char* const weights = weights_key(head.kind);
+    head.class_weights = read_class_weights(loss, weights, model.classes);
+    if (head.is_weighted()) head.place = place_of(loss.file(), loss.find(weights)->line) + ": " + loss.what();
     loss.done();
     const Node& node = model.nodes[std::size_t(head.node)];
     if (node.output != Shape{1, 1, model.classes})

@@ -1,6 +1,6 @@
 #include "engine/parity/lockstep.h"
 
-#include "engine/recipes/class_weights.h"
+#include "engine/recipes/batch_tables.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
 #include "engine/replay/side.h"
@@ -90,6 +90,7 @@ std::vector<std::size_t> TensorComparison::worst_index() const { return index_in
 StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const DataSource& data,
                             const LockstepOptions& options) {
     const StateLayout layout = layout_of(recipe);
+    const TableMaker make_tables(recipe, data, options.seed, options.distort);
     const std::uint64_t largest = std::min(a.info().largest_allocation, b.info().largest_allocation);
     const NetworkSpec spec = network_spec(recipe, layout,
                                           {.batch = options.batch,
@@ -97,6 +98,7 @@ StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const Da
                                            .slots = data.size(),
                                            .seed = options.seed,
                                            .distort = options.distort,
+                                           .mixes = make_tables.mixes(),
                                            .scales_loss = options.loss_scale.has_value(),
                                            .largest_allocation = largest});
     UpdateSpec update = update_spec(recipe, layout);
@@ -111,10 +113,10 @@ StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const Da
     std::vector<Example> examples(options.batch);
     make_sampler(recipe, data, options.seed, true).fill(0, examples);
     ResidentFeed(data).bring(examples);
-    const std::vector<float> class_weights = BatchWeights(recipe.model, data).of(examples);
+    const BatchTables tables = make_tables(0, examples);
     ParitySide side_a(a, plan, data, window), side_b(b, plan, data, window);
     for (ParitySide* side : {&side_a, &side_b})
-        side->prepare(state, numbers, {.examples = examples, .class_weights = class_weights});
+        side->prepare(state, numbers, Batch::all(0, examples, {}, tables));
 
     StepComparison all{{}, {operand_parts(a, plan), operand_parts(b, plan)}};
     Overflows overflows(plan);

@@ -22,6 +22,18 @@ void check_pipeline(Attributes pipeline, const Recipe& recipe) {
             pipeline.table(name).fail(problem->setting, problem->what);
 }
 
+Mixing read_mixing(Attributes table) {
+    constexpr double most_alpha = 1000;
+    Mixing mixing;
+    mixing.mixup = float(table.number("mixup", 0, most_alpha, 0));
+    mixing.cutmix = float(table.number("cutmix", 0, most_alpha, 0));
+    mixing.probability = float(table.number("probability", 0, 1, 1));
+    mixing.cutmix_probability = float(table.number("cutmix_probability", 0, 1, 0.5));
+    mixing.by_example = table.choice("draw", {"batch", "example"}, "batch") == "example";
+    table.done();
+    return mixing;
+}
+
 std::vector<std::string> names_of_precisions() {
     std::vector<std::string> names;
     for (const Precision each : all_precisions) names.emplace_back(name_of(each));
@@ -39,12 +51,13 @@ Recipe parse_recipe(const std::string& name, const std::string& text, const std:
     Recipe recipe{.name = name, .description = file.text("description", "no description"), .source = source};
     // Comes first, because a misspelt table would seem to be missing.
     for (const char* key : {"description", "input", "network", "blocks", "defaults", "loss", "pipeline",
-                            "optimizer", "schedule", "averages", "training"})
+                            "mixing", "optimizer", "schedule", "averages", "training"})
         file.find(key);
     file.done();
     recipe.model = read_model(file);
     recipe.pipeline = read_pipeline(file.table("pipeline"));
     check_pipeline(file.table("pipeline"), recipe);
+    recipe.mixing = read_mixing(file.table("mixing"));
     recipe.optimizer = read_optimizer(file.table("optimizer"));
     recipe.schedule = read_schedule(file.table("schedule"));
     if (file.has("averages")) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backends/precision.h"
+#include "engine/data/mix.h"
 #include "engine/data/pipeline.h"
 #include "engine/data/sampler.h"
 #include "engine/model/model.h"
@@ -25,6 +26,7 @@ struct Recipe {
     std::vector<std::string> notes; ///< lines for the user about the changes
     Model model;
     Pipeline pipeline;
+    Mixing mixing; ///< of training images, after the pipeline
     std::shared_ptr<const Optimizer> optimizer;
     Schedule schedule;
     std::optional<double> average_decay; ///< of the moving averages; absent: there are none

@@ -45,18 +45,19 @@ std::optional<NotFinite> find_in_state(const StateLayout& layout, std::span<cons
 Dataset images_of(const LoneStep& step) {
     return {{.name = {}, .classes = {}, .image = step.stored},
             step.images,
-            std::vector<std::uint32_t>(step.examples.size())};
+            std::vector<std::uint32_t>(step.batch.all().size())};
 }
 
 Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& step,
              std::uint64_t largest_allocation) {
     const NetworkSpec spec = network_spec(recipe, layout,
-                                          {.batch = unsigned(step.examples.size()),
+                                          {.batch = unsigned(step.batch.examples.size()),
                                            .global_batch = step.global_batch,
                                            .stored = step.stored,
-                                           .slots = step.examples.size(),
+                                           .slots = step.batch.all().size(),
                                            .seed = step.seed,
                                            .distort = step.distort,
+                                           .mixes = !step.batch.tables.mixes.empty(),
                                            .scales_loss = step.before.loss_scale.has_value(),
                                            .largest_allocation = largest_allocation});
     if (spec.batch < spec.global_batch) return plan_shared_step(spec).plan;
@@ -79,8 +80,8 @@ Replay replay(Device& device, const Recipe& recipe, const LoneStep& step) {
     ParitySide side(device, plan, images_of(step), window_bytes(levels));
     StepNumbers numbers = numbers_of_update(recipe, step.learning_rate, step.before.step + 1);
     if (step.before.loss_scale) numbers.loss_scale = step.before.loss_scale->scale;
-    side.prepare(step.before.state, numbers,
-                 {.examples = step.examples, .class_weights = step.class_weights});
+    const std::vector<Example> examples = step.batch.all();
+    side.prepare(step.before.state, numbers, step.batch.view(examples));
 
     Replay result{.first = find_in_state(layout, step.before.state)};
     for (std::size_t level = 0; level < levels.size() && !result.diverges; ++level) {

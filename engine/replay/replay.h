@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backends/device.h"
-#include "engine/data/example.h"
+#include "engine/data/batch.h"
 #include "engine/data/source.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/state.h"
@@ -22,11 +22,10 @@ struct LoneStep {
     double learning_rate = 0;
     std::uint64_t seed = 0;
     bool distort = true;
-    unsigned global_batch = 0;        ///< if `examples` are all of these, the step includes the update
-    std::vector<Example> examples;    ///< each with the slot of its own place here
-    std::vector<float> class_weights; ///< Batch::class_weights
+    unsigned global_batch = 0;        ///< if the examples are all of these, the step includes the update
+    KeptBatch batch;                  ///< its examples have their own places in all() as slots
     ImageSize stored;                 ///< of the images
-    std::vector<std::uint8_t> images; ///< of the examples, as a DataSource reads them
+    std::vector<std::uint8_t> images; ///< of all() examples, as a DataSource reads them
 };
 
 /// A tensor with numbers that are infinite or NaN.

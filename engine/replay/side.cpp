@@ -94,8 +94,7 @@ ParitySide::ParitySide(Device& device, const Plan& plan, const DataSource& image
 void ParitySide::prepare(std::span<const float> state, const StepNumbers& numbers, const Batch& batch) {
     session_.upload(Arena::state, state.first(plan_.bytes(Arena::state) / sizeof(float)));
     session_.write(numbers);
-    session_.write(batch.examples);
-    session_.write_class_weights(batch.class_weights, batch.examples.size());
+    session_.write(batch);
     if (const std::size_t bytes = plan_.bytes(Arena::staged_parameters))
         std::ranges::copy(state.first(bytes / sizeof(float)),
                           session_.host<float>(Arena::staged_parameters).begin());

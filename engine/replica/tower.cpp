@@ -254,10 +254,9 @@ void Tower::prepare(const StepNumbers& numbers, const Batch& examples) {
     const Session& session = program_->step().session;
     session.write(numbers);
     if (program_->images)
-        session.write(examples.examples, program_->images->choose(examples));
+        session.write(examples, program_->images->choose(examples));
     else
-        session.write(examples.examples);
-    session.write_class_weights(examples.class_weights, examples.examples.size());
+        session.write(examples);
 }
 
 void Tower::stage(const Batch& examples) {
@@ -394,7 +393,7 @@ ForwardPass Tower::forward_pass(unsigned batch) const {
     Session session(session_, is_transient);
     session.borrow(session_, Arena::gradients, Arena::state);
     session.borrow(tests_->records, Arena::records, Arena::records);
-    return {std::move(session), tests_->data.plan(batch), tests_->data.label_offset};
+    return {std::move(session), tests_->data.plan(batch), tests_->data.head};
 }
 
 bool Tower::test(std::span<const float> variables, std::span<const Example> examples,

@@ -53,7 +53,7 @@ struct TestData {
     bool streamed;    ///< else they stay on the device, and the source is let go once it has them
     unsigned readers; ///< see StreamedData
     TestPlanner plan;
-    unsigned label_offset; ///< see ForwardPass
+    EvaluatedHead head;
 };
 
 /// One thread at a time uses a tower. A tower owns its device.

@@ -44,20 +44,40 @@ std::vector<TensorId> Builder::outputs(TensorId images, TensorId examples) {
     return logits;
 }
 
-HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, Arena arena) {
+HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, TensorId targets, Arena arena) {
     HeadLosses made;
-    std::size_t class_weights = step_class_weights_offset(spec_.share != 0 ? spec_.share : spec_.batch);
+    const unsigned share = spec_.share != 0 ? spec_.share : spec_.batch;
+    std::size_t class_weights = step_inputs(spec_, share).class_weights;
     for (std::size_t i = 0; i < model_.heads.size(); ++i) {
         const LossHead& head = model_.heads[i];
         const std::string name = i == 0 ? "" : model_.nodes[std::size_t(head.node)].name + ' ';
         made.dlogits.push_back(plan_.activation(name + "dlogits", {spec_.batch, model_.classes}));
         made.losses.push_back(plan_.reserve(name + "losses", arena, {spec_.batch}));
-        const TensorId correct = plan_.activation(name + "correct", {spec_.batch}, ElementType::uint32);
         TensorId weights = logits[i]; // not read, but addresses that are not mapped might be touched
         if (head.is_weighted()) {
             weights = plan_.tensor(name + "class weights", Arena::step, class_weights, {model_.classes});
-            class_weights += class_weights_stride(model_.classes) * sizeof(float);
+            class_weights += class_stride(model_.classes) * sizeof(float);
         }
+        if (targets) {
+            plan_.add(name + "loss",
+                      head.kind == LossKind::softmax ? kernels::soft_cross_entropy
+                                                     : kernels::sigmoid_cross_entropy,
+                      {.logits = logits[i],
+                       .targets = targets,
+                       .class_weights = weights,
+                       .dlogits = made.dlogits[i],
+                       .losses = made.losses[i],
+                       .rows = spec_.batch,
+                       .classes = model_.classes,
+                       .stride = uint(class_stride(model_.classes)),
+                       .scale = 1.0f / float(global_batch_of(spec_)),
+                       .smoothing = head.smoothing,
+                       .logit_scale = head.logit_scale,
+                       .weight = head.weight,
+                       .weighted = head.is_weighted() ? 1u : 0u});
+            continue;
+        }
+        const TensorId correct = plan_.activation(name + "correct", {spec_.batch}, ElementType::uint32);
         plan_.add(name + "loss", kernels::softmax_cross_entropy,
                   {.logits = logits[i],
                    .labels = labels,
@@ -163,11 +183,18 @@ TensorId Builder::variable(const std::string& name, Arena arena) {
                         slot.range.offset, slot.variable.shape);
 }
 
-std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, TensorId examples, Arena gradients,
-                                Arena losses) {
+bool takes_targets(const NetworkSpec& spec) { return takes_targets(*spec.model, spec.mixes); }
+
+StepInputs step_inputs(const NetworkSpec& spec, unsigned share) {
+    return {share, spec.mixes, takes_targets(spec) ? class_stride(spec.model->classes) : 0};
+}
+
+std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, const StepTensors& inputs,
+                                Arena gradients, Arena losses) {
     Builder network(plan, spec, true, gradients);
-    const BatchTensors batch = plan_batch(plan, spec, examples);
-    const HeadLosses made = network.losses(network.outputs(batch.images, examples), batch.labels, losses);
+    const BatchTensors batch = plan_batch(plan, spec, inputs.examples, inputs.mixes);
+    const HeadLosses made =
+        network.losses(network.outputs(batch.images, inputs.examples), batch.labels, inputs.targets, losses);
     network.backward(made.dlogits);
     return made.losses;
 }

@@ -28,8 +28,10 @@ public:
     std::vector<TensorId> outputs(TensorId images, TensorId examples);
     /// A node's output, after outputs().
     TensorId output(std::size_t node) const { return outputs_[node]; }
-    /// `labels`: uint32 [batch]. `arena`: for the losses.
-    HeadLosses losses(std::span<const TensorId> logits, TensorId labels, Arena arena = Arena::results);
+    /// `labels`: uint32 [batch]. `targets`: instead, [batch, class_stride()]; a sigmoid head needs them.
+    /// `arena`: for the losses.
+    HeadLosses losses(std::span<const TensorId> logits, TensorId labels, TensorId targets,
+                      Arena arena = Arena::results);
     /// Computes the variables' gradients from the heads' `dlogits`; with NetworkSpec::scales_loss all of them
     /// have the step's loss scale as a factor.
     void backward(std::span<const TensorId> dlogits);
@@ -52,10 +54,20 @@ private:
     std::vector<std::vector<TensorId>> gradients_; ///< by node: gradients of its output, one from each reader
 };
 
+/// What a training step takes of a Batch; only the examples are always needed.
+struct StepTensors {
+    TensorId examples; ///< uint32 [examples_to_make(), example_words]
+    TensorId mixes;    ///< uint32 [batch, mix_words]
+    TensorId targets;  ///< [batch, class_stride()]
+};
+bool takes_targets(const NetworkSpec& spec);
+/// `share`: examples of the tower.
+StepInputs step_inputs(const NetworkSpec& spec, unsigned share);
+
 /// Plans forward and backward for examples, with gradients and losses in these arenas. Returns each head's
 /// losses.
-std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, TensorId examples, Arena gradients,
-                                Arena losses);
+std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, const StepTensors& inputs,
+                                Arena gradients, Arena losses);
 
 /// This tower's part of the mean of all heads' losses over the global batch.
 LossList loss_list(Plan& plan, const NetworkSpec& spec, std::span<const TensorId> losses);

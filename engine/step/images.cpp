@@ -57,7 +57,31 @@ void plan_augmentation(Plan& plan, const NetworkSpec& spec, TensorId records, Te
 
 } // namespace
 
-BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples) {
+unsigned examples_to_make(const NetworkSpec& spec) {
+    const bool has_strangers = spec.share != 0 || (spec.global_batch != 0 && spec.batch != spec.global_batch);
+    return spec.mixes && has_strangers ? 2 * spec.batch : spec.batch;
+}
+
+BatchTensors plan_batch(Plan& plan, const NetworkSpec& spec, TensorId examples, TensorId mixes) {
+    if (mixes) {
+        NetworkSpec made = spec;
+        made.batch = examples_to_make(spec);
+        made.mixes = false;
+        const BatchTensors unmixed = plan_batch(plan, made, examples);
+        const Shape& image = spec.model->input;
+        const TensorId images =
+            plan.activation("mixed images", {spec.batch, image.height, image.width, image.channels});
+        plan.add("mix", kernels::mix_images,
+                 {.images = unmixed.images,
+                  .mixes = mixes,
+                  .mixed = images,
+                  .count = spec.batch,
+                  .height = image.height,
+                  .width = image.width,
+                  .channels = image.channels,
+                  .apart = made.batch > spec.batch ? 1u : 0u});
+        return {images, unmixed.labels};
+    }
     const std::size_t bytes = spec.slots * spec.stored.elements();
     if (bytes > most_record_bytes)
         throw UsageError(

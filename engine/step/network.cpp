@@ -12,9 +12,22 @@
 namespace towers {
 namespace {
 
-TensorId step_examples(Plan& plan, const NetworkSpec& spec) {
-    return plan.tensor("examples", Arena::step, step_examples_offset, {spec.batch, example_words},
+TensorId step_examples(Plan& plan, unsigned count) {
+    return plan.tensor("examples", Arena::step, step_examples_offset, {count, example_words},
                        ElementType::uint32);
+}
+
+/// Of a step of the whole share.
+StepTensors step_tensors(Plan& plan, const NetworkSpec& spec) {
+    const StepInputs at = step_inputs(spec, spec.batch);
+    StepTensors tensors{.examples = step_examples(plan, examples_to_make(spec)), .mixes = {}, .targets = {}};
+    if (spec.mixes)
+        tensors.mixes =
+            plan.tensor("mixes", Arena::step, at.mixes, {spec.batch, mix_words}, ElementType::uint32);
+    if (takes_targets(spec))
+        tensors.targets =
+            plan.tensor("targets", Arena::step, at.targets, {spec.batch, class_stride(spec.model->classes)});
+    return tensors;
 }
 
 /// Reserves the memory in which tower and host hand things to each other outside the plan.
@@ -47,7 +60,7 @@ TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
     if (spec.most == 0 || spec.most >= spec.batch)
         end(plan,
             loss_list(plan, spec,
-                      plan_pass(plan, spec, step_examples(plan, spec), Arena::gradients, Arena::results)));
+                      plan_pass(plan, spec, step_tensors(plan, spec), Arena::gradients, Arena::results)));
     else
         end(plan, plan_passes(spec, micro_batches(spec.batch, spec.model->group(), spec.most), training));
     finish_step(plan, spec);
@@ -56,6 +69,11 @@ TrainingPlan plan_step(const NetworkSpec& spec, std::vector<ArenaRange> buckets,
 }
 
 } // namespace
+
+bool takes_targets(const Model& model, bool mixes) {
+    return mixes || std::ranges::any_of(model.heads,
+                                        [](const LossHead& head) { return head.kind == LossKind::sigmoid; });
+}
 
 std::vector<const Plan*> TrainingPlan::plans() const {
     std::vector<const Plan*> all{&plan};
@@ -110,12 +128,12 @@ TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update) {
 Plan plan_evaluation(const NetworkSpec& spec) {
     Plan plan;
     Builder network(plan, spec, false);
-    const TensorId examples = step_examples(plan, spec);
+    const TensorId examples = step_examples(plan, spec.batch);
     const BatchTensors batch = plan_batch(plan, spec, examples);
     const std::vector<TensorId> logits = network.outputs(batch.images, examples);
-    const HeadLosses made = network.losses(logits, batch.labels);
-    plan.copy("losses out", made.losses[0],
-              plan.reserve("staged_losses", Arena::staged_results, {spec.batch}));
+    if (spec.model->heads[0].kind == LossKind::softmax)
+        plan.copy("losses out", network.losses(logits, batch.labels, {}).losses[0],
+                  plan.reserve("staged_losses", Arena::staged_results, {spec.batch}));
     plan.copy("logits out", logits[0],
               plan.reserve("staged_logits", Arena::staged_results, {spec.batch, spec.model->classes}));
     finish_step(plan, spec);

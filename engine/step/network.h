@@ -1,7 +1,7 @@
 // Plans a training step or an evaluation of a model.
 #pragma once
 
-#include "engine/data/example.h"
+#include "engine/data/batch.h"
 #include "engine/data/pipeline.h"
 #include "engine/model/model.h"
 #include "engine/plan/cuts.h"
@@ -24,21 +24,33 @@ struct NetworkSpec {
     bool staged = false;       ///< whether images come with each step; then see StagedImages::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline
+    bool mixes = false;        ///< whether a training step mixes images: Batch::mixes
     bool scales_loss = false;  ///< gradients get the factor StepNumbers::loss_scale
     bool fuse = true;          ///< false: no fused operations, for comparisons
     unsigned most = 0;         ///< the most examples to compute at once, at least Model::group(); 0: all
     std::uint64_t largest_allocation = UINT64_MAX; ///< the device's
 };
 
+/// Numbers from one row of classes to the next one: whole vec4s.
+constexpr std::size_t class_stride(unsigned classes) { return ceil_div(classes, 4) * 4; }
+
+/// Whether a training step's losses take Batch::targets.
+bool takes_targets(const Model& model, bool mixes);
+
 /// In Arena::step: STEP_FLOATS floats, then at this offset an Example for each example of the share.
 constexpr std::size_t step_examples_offset = slice_alignment;
 
-/// Then, at this offset, Batch::class_weights.
-constexpr std::size_t step_class_weights_offset(std::size_t share) {
-    return aligned(step_examples_offset + share * sizeof(Example));
-}
-/// Numbers from one head's class weights to the next one's: whole vec4s.
-constexpr std::size_t class_weights_stride(unsigned classes) { return ceil_div(classes, 4) * 4; }
+/// Then what training steps need of a Batch, at these offsets: with mixes the examples' partners, as further
+/// Examples without a gap, and the mixes; targets; class weights.
+struct StepInputs {
+    std::size_t mixes, targets, class_weights;
+
+    /// `examples`: of the share. `target_stride`: of targets, 0 if there are none.
+    constexpr StepInputs(std::size_t share, bool has_mixes, std::size_t target_stride)
+        : mixes(aligned(step_examples_offset + share * sizeof(Example) * (has_mixes ? 2 : 1))),
+          targets(aligned(mixes + (has_mixes ? share * sizeof(Mix) : 0))),
+          class_weights(aligned(targets + share * target_stride * sizeof(float))) {}
+};
 
 struct TrainingPlan {
     /// For a step in micro-batches: the plans that run before `plan`, in this order; a plan may run several
@@ -81,8 +93,8 @@ TrainingPlan plan_step_alone(NetworkSpec spec, const UpdateSpec& update);
 constexpr const char* staged_records = "staged records";
 
 /// Plans a forward pass with the variables in Arena::state. Arena::staged_results receives `staged_losses`,
-/// [batch], and `staged_logits` of the first head, [batch, classes] (find() tells where). `spec.model` is a
-/// Model::for_evaluation().
+/// [batch], if the first head is a softmax's, and `staged_logits` of it, [batch, classes] (find() tells
+/// where). `spec.model` is a Model::for_evaluation().
 Plan plan_evaluation(const NetworkSpec& spec);
 
 } // namespace towers

@@ -14,7 +14,8 @@ namespace {
 struct Pass {
     Plan plan;
     unsigned size;
-    TensorId gradients, examples;
+    TensorId gradients;
+    StepTensors inputs;
     std::vector<TensorId> losses; ///< by head
 };
 
@@ -27,9 +28,15 @@ Pass plan_pass_of(const NetworkSpec& whole, unsigned size) {
     // The gradients come first, as in Arena::gradients.
     pass.gradients = pass.plan.reserve("micro-batch's gradients", Arena::micro_batch,
                                        {spec.layout->updated_bytes / sizeof(float)});
-    pass.examples =
-        pass.plan.reserve("examples", Arena::micro_batch, {size, example_words}, ElementType::uint32);
-    pass.losses = plan_pass(pass.plan, spec, pass.examples, Arena::micro_batch, Arena::micro_batch);
+    pass.inputs.examples = pass.plan.reserve("examples", Arena::micro_batch,
+                                             {examples_to_make(spec), example_words}, ElementType::uint32);
+    if (spec.mixes)
+        pass.inputs.mixes =
+            pass.plan.reserve("mixes", Arena::micro_batch, {size, mix_words}, ElementType::uint32);
+    if (takes_targets(spec))
+        pass.inputs.targets =
+            pass.plan.reserve("targets", Arena::micro_batch, {size, class_stride(spec.model->classes)});
+    pass.losses = plan_pass(pass.plan, spec, pass.inputs, Arena::micro_batch, Arena::micro_batch);
     finish(pass.plan, spec);
     return pass;
 }
@@ -42,13 +49,29 @@ std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
     return lists;
 }
 
-/// Copies the share's examples from `first` on.
-void receive_examples(Plan& plan, const Pass& pass, std::size_t first) {
-    plan.copy("examples in",
-              plan.tensor("share's examples", Arena::staged_step,
-                          step_examples_offset + first * sizeof(Example), {pass.size, example_words},
-                          ElementType::uint32),
-              plan.shared(pass.plan, pass.examples));
+/// Copies what the pass needs of the share's examples from `first` on.
+void receive_inputs(Plan& plan, const Pass& pass, std::size_t first, const NetworkSpec& spec) {
+    const StepInputs at = step_inputs(spec, spec.batch);
+    const auto receive = [&](const char* what, std::size_t offset, std::size_t stride, TensorId to,
+                             ElementType type) {
+        const std::size_t bytes = stride * sizeof(std::uint32_t);
+        plan.copy(fmt::format("{} in", what),
+                  plan.tensor(fmt::format("share's {}", what), Arena::staged_step, offset + first * bytes,
+                              {pass.size, stride}, type),
+                  to);
+    };
+    const TensorId examples = plan.shared(pass.plan, pass.inputs.examples);
+    receive("examples", step_examples_offset, example_words,
+            plan.part("own examples", examples, 0, pass.size * example_words), ElementType::uint32);
+    if (spec.mixes) {
+        receive("partners", step_examples_offset + spec.batch * sizeof(Example), example_words,
+                plan.part("partners", examples, pass.size * example_words, pass.size * example_words),
+                ElementType::uint32);
+        receive("mixes", at.mixes, mix_words, plan.shared(pass.plan, pass.inputs.mixes), ElementType::uint32);
+    }
+    if (takes_targets(spec))
+        receive("targets", at.targets, class_stride(spec.model->classes),
+                plan.shared(pass.plan, pass.inputs.targets), ElementType::float32);
 }
 
 /// Adds the results of a pass, whose examples begin at `first`, to those of the passes before.
@@ -86,7 +109,7 @@ LossList plan_passes(const NetworkSpec& spec, std::span<const unsigned> sizes, T
             begin += last->size;
         }
         last = size == passes[0].size ? &passes[0] : &passes[1];
-        receive_examples(plan, *last, begin);
+        receive_inputs(plan, *last, begin, spec);
         plan.place(spec.largest_allocation);
         training.order.push_back(passes.size() + between.size() - 1);
         training.order.push_back(std::size_t(last - passes.data()));

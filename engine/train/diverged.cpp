@@ -6,6 +6,7 @@
 #include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fmt/format.h>
 #include <map>
@@ -30,6 +31,11 @@ constexpr std::pair<const char*, std::uint32_t Example::*> word_names[] = {
     {"examples/records", &Example::record},
     {"examples/epochs", &Example::epoch},
     {"examples/labels", &Example::label}};
+
+constexpr const char* mixes_name = "examples/mixes";
+
+constexpr std::pair<const char*, std::vector<float> BatchTables::*> number_names[] = {
+    {"examples/targets", &BatchTables::targets}, {"examples/class_weights", &BatchTables::class_weights}};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
     throw InputError(fmt::format("{}: {}; it is damaged, use another copy of it", path.string(), what));
@@ -89,31 +95,50 @@ const TensorOf<T>& tensor(const std::map<std::string, TensorOf<T>>& tensors, con
 void check(const DivergedStep& diverged, const std::filesystem::path& path) {
     const LoneStep& step = diverged.step;
     const Recipe& recipe = diverged.recipe;
-    const std::size_t examples = step.examples.size();
-    if (examples > step.global_batch || examples % recipe.model.group() != 0)
+    const std::size_t examples = step.batch.examples.size(), strangers = step.batch.strangers.size();
+    if (examples > step.global_batch || strangers > examples || examples % recipe.model.group() != 0)
         refuse(path, "its examples do not fit together");
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
-    if (std::ranges::any_of(step.examples, [&](const Example& each) { return each.label >= classes; }))
+    if (std::ranges::any_of(step.batch.all(), [&](const Example& each) { return each.label >= classes; }))
         refuse(path, "one of its labels is no class of its recipe");
-    if (step.class_weights.size() !=
-        recipe.model.weighted_heads() * class_weights_stride(recipe.model.classes))
+    const auto& [mixes, targets, class_weights] = step.batch.tables;
+    const std::size_t stride = class_stride(recipe.model.classes);
+    if (class_weights.size() != recipe.model.weighted_heads() * stride)
         refuse(path, "its class weights do not fit its recipe");
+    if (targets.size() != (takes_targets(recipe.model, !mixes.empty()) ? examples * stride : 0))
+        refuse(path, "its targets do not fit its recipe");
+    if (std::ranges::any_of(mixes, [&](const Mix& mix) { return mix.partner >= examples + strangers; }))
+        refuse(path, "one of its mixes has no partner");
     check_data(recipe, {.name = path.string(), .classes = {}, .image = step.stored});
 }
 
 void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem::path& path) {
     const auto& images = tensor(file.bytes, "examples/images", 4, path);
-    step.examples.resize(images.shape[0]);
-    for (std::size_t i = 0; i < step.examples.size(); ++i) step.examples[i].slot = std::uint32_t(i);
+    std::vector<Example>& examples = step.batch.examples;
+    BatchTables& tables = step.batch.tables;
+    examples.resize(images.shape[0]);
+    for (std::size_t i = 0; i < examples.size(); ++i) examples[i].slot = std::uint32_t(i);
     for (const auto& [name, word] : word_names) {
         const std::vector<std::uint32_t>& values = tensor(file.words, name, 1, path).values;
-        if (values.size() != step.examples.size()) refuse(path, "its examples do not fit together");
-        for (std::size_t i = 0; i < values.size(); ++i) step.examples[i].*word = values[i];
+        if (values.size() != examples.size()) refuse(path, "its examples do not fit together");
+        for (std::size_t i = 0; i < values.size(); ++i) examples[i].*word = values[i];
+    }
+    if (file.words.contains(mixes_name)) {
+        const auto& mixes = tensor(file.words, mixes_name, 2, path);
+        if (mixes.shape[1] != mix_words || mixes.shape[0] > examples.size())
+            refuse(path, "its mixes do not fit its examples");
+        for (std::size_t i = 0; i < mixes.values.size(); i += mix_words)
+            tables.mixes.push_back({mixes.values[i], std::bit_cast<float>(mixes.values[i + 1]),
+                                    mixes.values[i + 2], mixes.values[i + 3]});
+        const auto own = examples.begin() + std::ptrdiff_t(tables.mixes.size());
+        step.batch.strangers.assign(own, examples.end());
+        examples.erase(own, examples.end());
     }
     step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
     step.images = images.values;
-    if (const auto weights = file.tensors.find("examples/class_weights"); weights != file.tensors.end())
-        step.class_weights = weights->second.values;
+    for (const auto& [name, numbers] : number_names)
+        if (const auto found = file.tensors.find(name); found != file.tensors.end())
+            tables.*numbers = found->second.values;
 }
 
 } // namespace
@@ -150,19 +175,19 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
                                    .seed = options.seed,
                                    .distort = options.distort,
                                    .global_batch = options.global_batch,
-                                   .examples = of.examples,
-                                   .class_weights = of.class_weights,
+                                   .batch = of.batch,
                                    .stored = data.image_size(),
                                    .images = {}},
                           .precision = options.open.precision,
                           .round_operands = options.open.round_operands,
                           .found = std::nullopt};
     std::vector<std::uint32_t> records;
-    for (Example& example : diverged.step.examples) {
-        example.slot = std::uint32_t(records.size());
-        example.label = data.labels()[example.record];
-        records.push_back(example.record);
-    }
+    for (std::vector<Example>* const some : {&diverged.step.batch.examples, &diverged.step.batch.strangers})
+        for (Example& example : *some) {
+            example.slot = std::uint32_t(records.size());
+            example.label = data.labels()[example.record];
+            records.push_back(example.record);
+        }
     diverged.step.images.resize(records.size() * data.image_size().elements());
     data.read(records, diverged.step.images);
     return diverged;
@@ -171,15 +196,25 @@ DivergedStep diverged_step(Trainer& trainer, const TowerStep& of, const DataSour
 TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& origin) {
     const LoneStep& step = diverged.step;
     TensorFile file = to_checkpoint(step.before, layout_of(diverged.recipe), origin);
-    const std::size_t examples = step.examples.size();
+    const BatchTables& tables = step.batch.tables;
+    const std::vector<Example> examples = step.batch.all();
     for (const auto& [name, word] : word_names) {
-        file.words[name].shape = {examples};
-        for (const Example& example : step.examples) file.words[name].values.push_back(example.*word);
+        file.words[name].shape = {examples.size()};
+        for (const Example& example : examples) file.words[name].values.push_back(example.*word);
     }
-    if (!step.class_weights.empty())
-        file.tensors["examples/class_weights"] = {{step.class_weights.size()}, step.class_weights};
+    for (const auto& [name, numbers] : number_names)
+        if (const std::vector<float>& values = tables.*numbers; !values.empty())
+            file.tensors[name] = {{values.size()}, values};
+    if (!tables.mixes.empty()) {
+        auto& [shape, words] = file.words[mixes_name];
+        shape = {tables.mixes.size(), mix_words};
+        for (const Mix& mix : tables.mixes)
+            words.insert(words.end(),
+                         {mix.partner, std::bit_cast<std::uint32_t>(mix.part), mix.corner, mix.size});
+    }
     const ImageSize& stored = step.stored;
-    file.bytes["examples/images"] = {{examples, stored.channels, stored.height, stored.width}, step.images};
+    file.bytes["examples/images"] = {{examples.size(), stored.channels, stored.height, stored.width},
+                                     step.images};
     file.metadata.insert({{"recipe_text", diverged.recipe.text},
                           {"tower", std::to_string(diverged.tower)},
                           {"device", diverged.device},

@@ -29,7 +29,8 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
                  const std::shared_ptr<const DataSource>& tests)
     : recipe_(recipe), options_(options), records_(data.size()), layout_(layout_of(recipe_)),
       sampler_(make_sampler(recipe, data, options.seed, options.shuffle)), feed_(data),
-      weights_(recipe.model, data), clock_(options.trace, host_process(options), "steps"),
+      make_tables_(recipe, data, options.seed, options.distort),
+      clock_(options.trace, host_process(options), "steps"),
       assignment_(options.shares, options.towers, options.global_batch, recipe.model.group(),
                   options.outlive_devices),
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
@@ -107,31 +108,24 @@ Batch Trainer::batch() {
     const Place place{step_, examples_};
     if (!reader_) return resident_batch(place);
     const Interval waiting = clock_.time(host_use_.data, "wait for data");
-    return streamed_batch(reader_->at(examples_), place);
-}
-
-Batch Trainer::streamed_batch(Batch read, const Place& place) {
-    std::vector<float>& weights = examples_of_step_[place.step % 2].class_weights;
-    weights = weights_.of(read.examples);
-    read.class_weights = weights;
-    return read;
+    return reader_->at(examples_);
 }
 
 Batch Trainer::resident_batch(const Place& place) {
-    auto& [first, examples, weights] = examples_of_step_[place.step % 2];
+    auto& [first, examples, tables] = examples_of_step_[place.step % 2];
     if (first != place.examples) {
         examples.resize(options_.global_batch);
         sampler_.fill(place.examples, examples);
         feed_.bring(examples);
-        weights = weights_.of(examples);
+        tables = make_tables_(place.examples, examples);
         first = place.examples;
     }
-    return {.first = place.examples, .examples = examples, .class_weights = weights};
+    return Batch::all(place.examples, examples, {}, tables);
 }
 
 /// Of the step after the next one; nothing if its images have not been read yet.
 std::optional<StepWork> Trainer::next_work() {
-    const Batch batch = reader_ ? streamed_batch(reader_->next(), next()) : resident_batch(next());
+    const Batch batch = reader_ ? reader_->next() : resident_batch(next());
     if (batch.examples.empty()) return std::nullopt;
     return StepWork{numbers(next()), batch};
 }
@@ -424,7 +418,6 @@ std::vector<Example> Trainer::test_examples() {
 }
 
 void Trainer::throw_diverged(const Culprit& culprit, double learning_rate, const Batch& batch) const {
-    const auto examples = batch.examples.subspan(culprit.first_example, culprit.examples);
     std::string what = std::isfinite(culprit.loss) ? culprit.what : "the loss";
     if (!culprit.of_all)
         what += fmt::format(" of tower_{} ({})", culprit.tower, facts(culprit.tower).name);
@@ -438,10 +431,7 @@ void Trainer::throw_diverged(const Culprit& culprit, double learning_rate, const
                     options_.open.precision == Precision::fp16
                         ? ", or --precision bf16: numbers above 65504 are infinite in fp16"
                         : ""),
-        {culprit.tower,
-         learning_rate,
-         {examples.begin(), examples.end()},
-         {batch.class_weights.begin(), batch.class_weights.end()}});
+        {culprit.tower, learning_rate, keep(batch.slice(culprit.first_example, culprit.examples))});
 }
 
 } // namespace towers

@@ -8,7 +8,7 @@
 #include "engine/execution/feeding.h"
 #include "engine/inference/evaluation.h"
 #include "engine/inference/metric.h"
-#include "engine/recipes/class_weights.h"
+#include "engine/recipes/batch_tables.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe.h"
 #include "engine/reduce/wire.h"
@@ -107,8 +107,7 @@ struct TowerUse {
 struct TowerStep {
     std::size_t tower;
     double learning_rate;
-    std::vector<Example> examples; ///< its share, or the global batch if it depends on the others' examples
-    std::vector<float> class_weights = {}; ///< Batch::class_weights
+    KeptBatch batch; ///< its share, or the global batch if it depends on the others' examples
 };
 
 /// A loss or gradient is infinite or NaN. The parameters are those from before the step.
@@ -229,7 +228,6 @@ private:
     StepNumbers numbers(const Place& place) const;
     Batch batch();
     Batch resident_batch(const Place& place);
-    Batch streamed_batch(Batch read, const Place& place);
     std::optional<StepWork> next_work();
     std::vector<SeenTower> seen() const;
     void check_not_ahead(const char* verb) const;
@@ -244,13 +242,13 @@ private:
     StateLayout layout_;
     Sampler sampler_;
     ResidentFeed feed_;
-    BatchWeights weights_;
-    /// The examples of this step and the next, if the devices hold the data, else only the class weights, by
-    /// the parity of the step's number.
+    TableMaker make_tables_;
+    /// The examples of this step and the next, if the devices hold the data, by the parity of the step's
+    /// number.
     struct ExamplesOfStep {
         std::optional<std::uint64_t> first; ///< the examples' position
         std::vector<Example> examples;
-        std::vector<float> class_weights;
+        BatchTables tables;
     };
     std::array<ExamplesOfStep, 2> examples_of_step_;
     std::optional<BatchReader> reader_; ///< if the data is streamed

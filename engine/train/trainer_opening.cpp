@@ -117,12 +117,16 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                           .staged = reader_.has_value(),
                           .seed = options_.seed,
                           .distort = options_.distort,
+                          .mixes = make_tables_.mixes(),
                           .scales_loss = scales_loss,
                           .largest_allocation = devices[i]->info().largest_allocation});
         const Planner plan = [=](const Share& share, unsigned most) {
             NetworkSpec spec = any_share;
             spec.batch = share.examples;
-            if (spec.staged) spec.slots = StagedImages::slots(share.examples);
+            if (spec.staged)
+                spec.slots = StagedImages::slots(
+                    share.examples,
+                    spec.mixes ? std::min(share.examples, spec.global_batch - share.examples) : 0);
             spec.most = most;
             if (share.alone) return plan_step_alone(spec, update);
             return all == 1 ? plan_single_step(spec, update) : plan_shared_step(spec);
@@ -144,7 +148,7 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                                .streamed = streams_tests,
                                .readers = options_.feed.readers,
                                .plan = plan_tests,
-                               .label_offset = recipe_.model.label_offset});
+                               .head = EvaluatedHead(recipe_.model, tests->label_sets())});
             return tower;
         };
         const DeviceInfo known = devices[i]->info();
@@ -183,7 +187,8 @@ void Trainer::open_reader(const DataSource& data, Devices devices) {
             sampler.fill(first, examples);
         },
         ReadAhead{.batch = options_.global_batch,
-                  .readers = readers > 0 ? readers : default_readers(devices)});
+                  .readers = readers > 0 ? readers : default_readers(devices)},
+        make_tables_);
     std::string advice = "more --readers";
     if (data.info().pictures) advice += ", or pack the data into one file with 'towers data pack'";
     if (options_.feed.feeding == Feeding::streamed && !streams(Feeding::automatic, data, devices))

@@ -20,4 +20,22 @@ struct SoftmaxCrossEntropyParams {
     uint label_offset, weighted;
 };
 
+// The losses of targets: what part of each class an example is, targets[rows, stride], of which the first
+// `classes` numbers count. With t = target * (1 - smoothing) + smoothing / classes and z = logit_scale *
+// logits:
+//   - soft_cross_entropy: each row's targets add up to 1. losses = weight * -sum of w * t * log(softmax(z)),
+//   with w of
+//     class_weights[classes] if `weighted`, else 1, as softmax_cross_entropy, which has all of one class;
+//   - sigmoid_cross_entropy: targets from 0 to 1. losses = weight * the mean over the classes of
+//     -(w * t * log(sigmoid(z)) + (1 - t) * log(sigmoid(-z))).
+// dlogits = scale * the gradient of losses by the unscaled logits. A row with a score that is not finite has
+// no finite loss and gradient. Without `weighted`, class_weights is any tensor of at least as many numbers.
+struct TargetCrossEntropyParams {
+    In_f32 logits, targets, class_weights;
+    Out_f32 dlogits, losses;
+    uint rows, classes, stride;
+    float scale, smoothing, logit_scale, weight;
+    uint weighted;
+};
+
 #endif

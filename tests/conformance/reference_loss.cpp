@@ -35,4 +35,63 @@ CrossEntropy head_loss(const Head& head, const Values& logits, const Words& labe
     return result;
 }
 
+namespace {
+
+/// The smoothed target of each class of a row.
+Values smoothed(const Head& head, const Values& targets, std::size_t row, std::size_t rows,
+                std::size_t classes) {
+    Values all;
+    for (std::size_t c = 0; c < classes; ++c)
+        all.push_back(targets[row * (targets.size() / rows) + c] * (1 - head.smoothing) +
+                      head.smoothing / double(classes));
+    return all;
+}
+
+double weight_of(const Head& head, std::size_t c) {
+    return head.class_weights.empty() ? 1 : head.class_weights[c];
+}
+
+} // namespace
+
+CrossEntropy soft_cross_entropy(const Head& head, const Values& logits, const Values& targets,
+                                std::size_t rows) {
+    const std::size_t classes = logits.size() / rows;
+    CrossEntropy result;
+    for (std::size_t row = 0; row < rows; ++row) {
+        const Values t = smoothed(head, targets, row, rows, classes);
+        const auto z = [&](std::size_t c) { return head.logit_scale * logits[row * classes + c]; };
+        double top = z(0), sum = 0, loss = 0, all = 0;
+        for (std::size_t c = 0; c < classes; ++c) top = std::max(top, z(c));
+        for (std::size_t c = 0; c < classes; ++c) sum += std::exp(z(c) - top);
+        for (std::size_t c = 0; c < classes; ++c) {
+            loss -= weight_of(head, c) * t[c] * (z(c) - top - std::log(sum));
+            all += weight_of(head, c) * t[c];
+        }
+        for (std::size_t c = 0; c < classes; ++c)
+            result.gradient.push_back(head.weight * head.logit_scale *
+                                      (std::exp(z(c) - top) / sum * all - weight_of(head, c) * t[c]));
+        result.losses.push_back(head.weight * loss);
+    }
+    return result;
+}
+
+CrossEntropy sigmoid_cross_entropy(const Head& head, const Values& logits, const Values& targets,
+                                   std::size_t rows) {
+    const std::size_t classes = logits.size() / rows;
+    CrossEntropy result;
+    const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+    for (std::size_t row = 0; row < rows; ++row) {
+        const Values t = smoothed(head, targets, row, rows, classes);
+        double loss = 0;
+        for (std::size_t c = 0; c < classes; ++c) {
+            const double z = head.logit_scale * logits[row * classes + c], w = weight_of(head, c) * t[c];
+            loss += w * softplus(-z) + (1 - t[c]) * softplus(z);
+            result.gradient.push_back(head.weight * head.logit_scale / double(classes) *
+                                      ((1 - t[c]) / (1 + std::exp(-z)) - w / (1 + std::exp(z))));
+        }
+        result.losses.push_back(head.weight * loss / double(classes));
+    }
+    return result;
+}
+
 } // namespace towers::reference

@@ -16,4 +16,13 @@ struct Head {
 /// gradient by the logits. Right is the class that scores as high as any, before scaling.
 CrossEntropy head_loss(const Head& head, const Values& logits, const Words& labels);
 
+/// The losses of targets[rows, stride], of which a row's first numbers count; their gradients by the logits.
+/// No `correct`. With t = target * (1 - smoothing) + smoothing / classes and z = logit_scale * logits: weight
+/// * -sum of class weight * t * log(softmax(z));
+CrossEntropy soft_cross_entropy(const Head& head, const Values& logits, const Values& targets,
+                                std::size_t rows);
+/// weight * -mean of class weight * t * log(sigmoid(z)) + (1 - t) * log(sigmoid(-z)).
+CrossEntropy sigmoid_cross_entropy(const Head& head, const Values& logits, const Values& targets,
+                                   std::size_t rows);
+
 } // namespace towers::reference

@@ -57,7 +57,10 @@ TEST_CASE("images of one step and the next lie in two halves, and are copied onc
         StagedImages staged(session, bytes);
         const FiveExamples one(0), two(5), three(10);
         const auto bring = [&](const FiveExamples& which) {
-            const std::uint32_t slot = staged.choose(which.batch);
+            const std::vector<Example> placed = staged.choose(which.batch);
+            REQUIRE(placed.size() == 5);
+            const std::uint32_t slot = placed[0].slot;
+            for (std::uint32_t i = 0; i < 5; ++i) CHECK(placed[i].slot == slot + i);
             staged.stage(which.batch);
             device.wait(staged.upload());
             CHECK(images_at(session, slot) == which.images);
@@ -82,6 +85,43 @@ TEST_CASE("images of one step and the next lie in two halves, and are copied onc
         before = submitted;
         CHECK(bring(three) == 8);
         CHECK(submitted == before + 2);
+    }
+}
+
+TEST_CASE("a share brings its partners' images too, each once, and those that it has not at all") {
+    static_assert(StagedImages::slots(5, 4) == 32);
+    constexpr std::uint64_t first = 24; // of a global batch of 12, of which this share has examples 4 to 8
+    std::vector<Example> examples(12);
+    std::vector<std::uint8_t> images(12 * 7);
+    for (std::size_t i = 0; i < images.size(); ++i) images[i] = std::uint8_t(i);
+    BatchTables tables;
+    for (std::uint32_t i = 0; i < 12; ++i) {
+        examples[i].record = i;
+        tables.mixes.push_back({.partner = (i + 2) % 12, .part = 0.5f});
+    }
+    const Batch batch = Batch::all(first, examples, images, tables).slice(4, 5);
+    CHECK(strangers(batch) == std::vector<std::uint32_t>{9, 10});
+    for (const std::string& id : test::device_ids()) {
+        CAPTURE(id);
+        const std::unique_ptr<Device> device = test::reuse_device(id, test::open_options());
+        Session session(*device);
+        constexpr std::size_t bytes = StagedImages::slots(5, 2) * 7;
+        ArenaBytes needed{};
+        needed[std::size_t(Arena::records)] = needed[std::size_t(Arena::staged_records)] = bytes;
+        session.hold(needed);
+        StagedImages staged(session, bytes);
+        const std::vector<Example> placed = staged.choose(batch);
+        staged.stage(batch);
+        device->wait(staged.upload());
+        std::vector<float> words(bytes / sizeof(float));
+        session.download(Arena::records, words);
+        REQUIRE(placed.size() == 10);
+        for (std::size_t i = 0; i < placed.size(); ++i) {
+            CHECK(placed[i].record == 4 + i % 5 + (i < 5 ? 0 : 2));
+            const auto* const found =
+                reinterpret_cast<const std::uint8_t*>(words.data()) + placed[i].slot * std::size_t(7);
+            CHECK(*found == placed[i].record * 7);
+        }
     }
 }
 

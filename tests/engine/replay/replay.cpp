@@ -112,7 +112,7 @@ TEST_CASE("with several towers only the examples of the one that diverged are ke
         CHECK(diverged.device == id);
         CHECK(diverged.found->device == id);
         CHECK(diverged.step.global_batch == batch);
-        CHECK(diverged.step.examples == std::vector<Example>{{0, 2, 0, 0}, {1, 3, 0, 0}});
+        CHECK(diverged.step.batch.examples == std::vector<Example>{{0, 2, 0, 0}, {1, 3, 0, 0}});
         CHECK(std::ranges::equal(diverged.step.images, data.images().subspan(2 * 3072)));
         CHECK(diverged.step.seed == 3);
         CHECK(!diverged.step.distort);
@@ -128,7 +128,7 @@ TEST_CASE("a sum of finite gradients that overflows is recognized, and kept with
     CHECK(says(run.message,
                "the sum of the towers' losses or gradients, each of which is finite, is infinite"));
     const DivergedStep diverged = read_diverged(run.file());
-    CHECK(diverged.step.examples.size() == batch);
+    CHECK(diverged.step.batch.examples.size() == batch);
     check_replays(diverged);
 }
 
@@ -155,7 +155,10 @@ TEST_CASE("a replay does what the tower did, random distortions included") {
             multiply("softmax_linear/weights", 1e29f);
             trainer.load(state);
             const bool again =
-                examine(diverged_step(trainer, {0, 0.1, examples}, data), trainer.options()).replay.diverges;
+                examine(diverged_step(trainer,
+                                      {0, 0.1, {.examples = examples, .strangers = {}, .tables = {}}}, data),
+                        trainer.options())
+                    .replay.diverges;
             bool diverged = false;
             try {
                 trainer.step();
@@ -177,8 +180,8 @@ TEST_CASE("a replay needs memory for its own examples only, whatever the numbers
     diverge(run, in_order({"cpu"}), data, 6e38);
     DivergedStep diverged = read_diverged(run.file());
     for (std::size_t i = 0; i < batch; ++i) {
-        CHECK(diverged.step.examples[i].slot == i);
-        diverged.step.examples[i].record =
+        CHECK(diverged.step.batch.examples[i].slot == i);
+        diverged.step.batch.examples[i].record =
             4'000'000'000u + std::uint32_t(i) * 1000; // 12 TB if they were places
     }
     check_replays(diverged);
@@ -200,7 +203,9 @@ TEST_CASE("a tensor that several operations write hides no divergence") {
         trainer.load(state);
         std::vector<Example> examples;
         for (unsigned i = 0; i < batch; ++i) examples.push_back({.record = i});
-        const LoneStep step = diverged_step(trainer, {0, 0.1, examples}, data).step;
+        const LoneStep step =
+            diverged_step(trainer, {0, 0.1, {.examples = examples, .strangers = {}, .tables = {}}}, data)
+                .step;
         for (const std::string& id : test::device_ids()) {
             CAPTURE(id);
             const Replay found = replay(test::device(id), recipe, step);

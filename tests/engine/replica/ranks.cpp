@@ -745,8 +745,8 @@ TEST_CASE("a step that diverges names its tower on its rank and leaves the state
                 CHECK(message.find(fmt::format("the loss of tower_{} (1/cpu)", towers - 1)) !=
                       std::string::npos);
                 CHECK(diverged.of.tower == towers - 1);
-                CHECK(diverged.of.examples.size() == 1);
-                CHECK(diverged.of.examples[0].record == towers - 1);
+                CHECK(diverged.of.batch.examples.size() == 1);
+                CHECK(diverged.of.batch.examples[0].record == towers - 1);
             }
             CHECK(trainer.save().state == state.state);
             CHECK(trainer.steps_done() == 0);

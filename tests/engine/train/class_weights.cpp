@@ -1,7 +1,7 @@
 // Class weights against tests/fixtures/class_weights.safetensors, which PyTorch made in float64, and what a
 // training with them and with classes equally often has in common however it is divided and resumed.
-#include "engine/recipes/class_weights.h"
 #include "backends/error.h"
+#include "engine/recipes/batch_tables.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/diverged.h"
@@ -9,6 +9,7 @@
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
+#include "tests/support/ways.h"
 
 #include <algorithm>
 #include <cmath>
@@ -82,33 +83,6 @@ Dataset fixture_data(const TensorFile& file) {
         info, {found.images().begin(), found.images().end()}, {found.labels().begin(), found.labels().end()}};
 }
 
-/// Ways to divide a step of 12 examples, or of more.
-struct Way {
-    std::string name;
-    std::vector<std::string> towers;
-    std::vector<double> shares = {};
-    unsigned micro_batch = 0;
-    Feeding feeding = Feeding::resident;
-};
-
-std::vector<Way> ways_on(const std::string& id) {
-    return {{"one tower", {id}},
-            {"micro-batches", {id}, {}, 5},
-            {"streamed", {id}, {}, 0, Feeding::streamed},
-            {"three uneven towers", {id, "cpu", id}, {7, 3, 2}},
-            {"uneven towers in micro-batches, streamed", {id, "cpu", id}, {7, 3, 2}, 2, Feeding::streamed},
-            {"one tower that has all", {id, id}, {1, 0}}};
-}
-
-TrainerOptions options_of(const Way& way, bool shuffle, unsigned batch = 12) {
-    TrainerOptions options = test::options_for(way.towers, batch);
-    options.shares.weights = way.shares;
-    options.micro_batch = way.micro_batch;
-    options.feed = {way.feeding, way.feeding == Feeding::streamed ? 2u : 0u};
-    options.shuffle = shuffle;
-    return options;
-}
-
 constexpr const char* named =
     "[[loss]]\nclass_weights = { ant = 0.5, bee = 1, cat = 1.5, dog = 2, eel = 4.5 }";
 
@@ -119,9 +93,9 @@ TEST_CASE("weighted losses and their gradients are PyTorch's, however a step is 
     const Dataset data = fixture_data(file);
     for (const auto& [name, losses] : cases)
         for (const std::string& id : test::device_ids())
-            for (const Way& way : ways_on(id)) {
+            for (const test::Way& way : test::ways_on(id)) {
                 INFO(name, ", ", way.name, " on ", id);
-                Trainer trainer(recipe_with(losses), options_of(way, false), data);
+                Trainer trainer(recipe_with(losses), test::options_of(way, false), data);
                 trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
                 const std::vector<float>& expected = file.tensors.at("losses/" + name).values;
                 REQUIRE(expected.size() == 20);
@@ -146,15 +120,15 @@ TEST_CASE("a training with class weights and classes equally often goes on with 
     const TensorFile file = read_safetensors(path());
     const Dataset data = fixture_data(file);
     const Recipe recipe = recipe_with(named, "sampler = \"balanced\"");
-    for (const Way& way : ways_on("cpu")) {
+    for (const test::Way& way : test::ways_on("cpu")) {
         INFO(way.name);
-        Trainer whole(recipe, options_of(way, true), data);
+        Trainer whole(recipe, test::options_of(way, true), data);
         TrainingState half;
         for (int step = 0; step < 12; ++step) {
             if (step == 7) half = whole.save(); // 84 examples: in the second epoch
             whole.step();
         }
-        Trainer rest(recipe, options_of(way, true), data);
+        Trainer rest(recipe, test::options_of(way, true), data);
         rest.load(half);
         for (int step = 7; step < 12; ++step) rest.step();
         CHECK(rest.save().state == whole.save().state);
@@ -167,7 +141,7 @@ TEST_CASE("with classes equally often, any division of a step gives the same gra
     const Recipe recipe = recipe_with(named, "sampler = \"balanced\"");
     constexpr unsigned batch = 60; // whose class weights lie elsewhere than a micro-batch's would
     for (const std::string& id : test::device_ids()) {
-        Trainer one(recipe, options_of({"one tower", {"cpu"}}, true, batch), data);
+        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true, batch), data);
         std::vector<TrainingState> states;
         std::vector<std::vector<float>> gradients;
         for (int step = 0; step < 6; ++step) {
@@ -175,9 +149,9 @@ TEST_CASE("with classes equally often, any division of a step gives the same gra
             one.step();
             gradients.push_back(one.gradients());
         }
-        for (const Way& way : ways_on(id)) {
+        for (const test::Way& way : test::ways_on(id)) {
             INFO(way.name, " on ", id);
-            Trainer divided(recipe, options_of(way, true, batch), data);
+            Trainer divided(recipe, test::options_of(way, true, batch), data);
             for (std::size_t step = 0; step < states.size(); ++step) {
                 divided.load(states[step]);
                 divided.step();
@@ -196,21 +170,21 @@ TEST_CASE("balanced weights are scikit-learn's, and a batch's have the mean 1 ov
           std::vector<double>{60.0 / 200, 60.0 / 50, 60.0 / 25, 60.0 / 15, 60.0 / 10});
     CHECK(class_weights_of(model.heads[1], model, data) == std::vector<double>{0.25, 1, 2, 3.5, 6});
     const std::vector<Example> batch{{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 4}};
-    const std::vector<float> weights = BatchWeights(model, data).of(batch);
-    REQUIRE(weights.size() == 2 * class_weights_stride(5));
+    const std::vector<float> weights = TableMaker(recipe, data, 1, true)(0, batch).class_weights;
+    REQUIRE(weights.size() == 2 * class_stride(5));
     for (const std::size_t head : {0, 1}) {
-        const float* const its = weights.data() + head * class_weights_stride(5);
+        const float* const its = weights.data() + head * class_stride(5);
         CHECK(2 * its[0] + its[4] == doctest::Approx(3));
     }
     CHECK(weights[4] / weights[0] == doctest::Approx(20));
-    CHECK(BatchWeights(recipe_with("").model, data).empty());
+    CHECK(TableMaker(recipe_with(""), data, 1, true)(0, batch).class_weights.empty());
 }
 
 TEST_CASE("an evaluation has no class weights") {
     const TensorFile file = read_safetensors(path());
     const Dataset data = fixture_data(file);
     const auto evaluate = [&](const std::string& losses) {
-        Trainer trainer(recipe_with(losses), options_of({"one tower", {"cpu"}}, false), data,
+        Trainer trainer(recipe_with(losses), test::options_of({"one tower", {"cpu"}}, false), data,
                         test::borrowed(data));
         trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
         return trainer.test(true)->evaluation.cross_entropy();
@@ -222,7 +196,7 @@ TEST_CASE("a step with class weights that diverged is repeated with those of its
     const TensorFile file = read_safetensors(path());
     const Dataset data = fixture_data(file);
     const Recipe recipe = recipe_with(cases.at("two"));
-    Trainer trainer(recipe, options_of({"two towers", {"cpu", "cpu"}, {7, 5}}, false), data);
+    Trainer trainer(recipe, test::options_of({"two towers", {"cpu", "cpu"}, {7, 5}}, false), data);
     TrainingState state = from_initial(test::tensors_under(file, "init/"), trainer.layout(), path());
     for (float& each : part(std::span(state.state), trainer.layout().find("conv/weights").range))
         each = 3e38f;
@@ -236,13 +210,14 @@ TEST_CASE("a step with class weights that diverged is repeated with those of its
         std::vector<Example> batch(12);
         make_sampler(recipe, data, 3, false).fill(0, batch);
         ResidentFeed(data).bring(batch);
-        CHECK(error.of.class_weights == BatchWeights(recipe.model, data).of(batch));
+        CHECK(error.of.batch.tables.class_weights ==
+              TableMaker(recipe, data, 3, true)(0, batch).class_weights);
         const DivergedStep step = diverged_step(trainer, error.of, data);
         const CheckpointOrigin origin{recipe.name, 3, data.size(), 0, "", recipe.checksum};
         const std::filesystem::path kept = folder / "diverged-0.safetensors";
         write_safetensors(kept, to_tensors(step, origin));
         const DivergedStep read = read_diverged(kept);
-        CHECK(read.step.class_weights == error.of.class_weights);
+        CHECK(read.step.batch.tables.class_weights == error.of.batch.tables.class_weights);
         CHECK(replay(test::device("cpu"), recipe, read.step).diverges);
         CHECK(from_checkpoint(read_safetensors(kept), trainer.layout(), kept).step == 0); // as eval does
         TensorFile without = to_tensors(step, origin);
@@ -264,7 +239,7 @@ TEST_CASE("weights that do not fit the data are refused in one line") {
                          const std::string& training = "") {
         try {
             const Recipe recipe = recipe_with(losses, training);
-            BatchWeights(recipe.model, source);
+            const TableMaker make_tables(recipe, source, 1, true);
             make_sampler(recipe, source, 1, true);
         } catch (const InputError& error) {
             return std::string(error.what());

@@ -207,9 +207,9 @@ TEST_CASE("a step that diverges leaves the state from before it, though the next
                     trainer.step(ahead);
                     FAIL_CHECK("it did not diverge");
                 } catch (const Diverged& diverged) {
-                    REQUIRE(diverged.of.examples.size() == 2);
-                    CHECK(diverged.of.examples[0].record == 0);
-                    CHECK(diverged.of.examples[1].record == 1);
+                    REQUIRE(diverged.of.batch.examples.size() == 2);
+                    CHECK(diverged.of.batch.examples[0].record == 0);
+                    CHECK(diverged.of.batch.examples[1].record == 1);
                 }
                 CHECK(trainer.steps_done() == 0);
                 CHECK(trainer.save().state == explosive(trainer).state);
@@ -221,7 +221,7 @@ TEST_CASE("a step that diverges leaves the state from before it, though the next
                 trainer.step(ahead);
                 FAIL_CHECK("it did not diverge");
             } catch (const Diverged& diverged) {
-                CHECK(diverged.of.examples[0].record == 4);
+                CHECK(diverged.of.batch.examples[0].record == 4);
             }
             CHECK(trainer.steps_done() == 1);
             CHECK(trainer.save().state == after_second);

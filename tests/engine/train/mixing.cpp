@@ -1,0 +1,284 @@
+// Mixup, CutMix and losses of several labels against tests/fixtures/mixing.safetensors, which PyTorch made in
+// float64, and what a training with them has in common however it is divided and resumed.
+#include "backends/error.h"
+#include "engine/recipes/batch_tables.h"
+#include "engine/recipes/recipe_data.h"
+#include "engine/run/safetensors.h"
+#include "engine/train/diverged.h"
+#include "engine/train/initial.h"
+#include "tests/support/devices.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+#include "tests/support/ways.h"
+
+#include <algorithm>
+#include <cmath>
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+const std::filesystem::path& path() {
+    static const std::filesystem::path path = test::source_folder() / "tests/fixtures/mixing.safetensors";
+    return path;
+}
+
+/// The fixture's network, with these lines of [[loss]] and [mixing].
+Recipe recipe_with(const std::string& tables) {
+    return parse_recipe("mixed",
+                        fmt::format(R"(
+[input]
+shape = [8, 8, 3]
+classes = 5
+[network]
+layers = [
+  {{ name = "conv", kind = "conv2d", filters = 6, kernel = 3, pad = 1, activation = "silu" }},
+  {{ name = "pool", kind = "global_average_pool" }},
+  {{ name = "logits", kind = "dense", units = 5 }},
+]
+{}
+[pipeline]
+values = "normalized"
+mean = [0.5]
+deviation = [0.25]
+[optimizer]
+kind = "momentum"
+learning_rate = 0.1
+[training]
+batch = 12
+steps = 20
+)",
+                                    tables),
+                        "mixed.toml");
+}
+
+/// The fixture's cases.
+const std::map<std::string, std::string> cases = {
+    {"mixup", "[[loss]]\nsmoothing = 0.1\n[mixing]\nmixup = 0.8"},
+    {"both", "[[loss]]\nclass_weights = [0.25, 1, 2, 3.5, 6]\n[mixing]\nmixup = 0.2\ncutmix = 1\n"
+             "probability = 0.8\ndraw = \"example\""},
+    {"one_class", "[[loss]]\nkind = \"sigmoid\"\nsmoothing = 0.1\npositive_weights = [0.25, 1, 2, 3.5, 6]\n"
+                  "[mixing]\nmixup = 0.4\ndraw = \"example\""},
+    {"several", "[[loss]]\nkind = \"sigmoid\"\npositive_weights = \"balanced\""},
+    {"several_cut", "[[loss]]\nkind = \"sigmoid\"\nweight = 0.5\nlogit_scale = 2\n[mixing]\ncutmix = 1"}};
+
+/// Records with several labels each.
+class Labelled final : public DataSource {
+public:
+    Labelled(DataInfo info, std::vector<std::uint8_t> images, LabelSets sets)
+        : DataSource(std::move(info), std::move(sets)), images_(std::move(images)) {}
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
+        const std::size_t image = image_size().elements();
+        for (std::size_t i = 0; i < records.size(); ++i)
+            std::copy_n(images_.begin() + std::ptrdiff_t(records[i] * image), image,
+                        images.begin() + std::ptrdiff_t(i * image));
+    }
+
+private:
+    std::vector<std::uint8_t> images_;
+};
+
+std::unique_ptr<DataSource> data_of(const TensorFile& file, const std::string& name) {
+    const Dataset found = test::records_of(file, "records", {8, 8, 3}, 5);
+    const std::vector<std::uint8_t> images(found.images().begin(), found.images().end());
+    if (!name.starts_with("several"))
+        return std::make_unique<Dataset>(
+            found.info(), images, std::vector<std::uint32_t>(found.labels().begin(), found.labels().end()));
+    const std::vector<float>& given = file.tensors.at("sets").values;
+    LabelSets sets;
+    for (std::size_t record = 0; record < found.size(); ++record) {
+        std::vector<std::uint32_t> labels;
+        for (std::uint32_t c = 0; c < 5; ++c)
+            if (given[record * 5 + c] > 0) labels.push_back(c);
+        sets.add(labels);
+    }
+    return std::make_unique<Labelled>(found.info(), images, sets);
+}
+
+} // namespace
+
+TEST_CASE("mixed steps and their gradients are PyTorch's, however a step is divided") {
+    const TensorFile file = read_safetensors(path());
+    for (const auto& [name, tables] : cases) {
+        const std::unique_ptr<DataSource> data = data_of(file, name);
+        for (const std::string& id : test::device_ids())
+            for (const test::Way& way : test::ways_on(id)) {
+                INFO(name, ", ", way.name, " on ", id);
+                TrainerOptions options = test::options_of(way, false);
+                options.seed = 1;
+                Trainer trainer(recipe_with(tables), options, *data);
+                trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
+                const std::vector<float>& expected = file.tensors.at("losses/" + name).values;
+                REQUIRE(expected.size() == 20);
+                double worst = 0;
+                for (std::size_t step = 0; step < expected.size(); ++step) {
+                    const StepReport report = trainer.step(step > 0 && step + 1 < expected.size());
+                    worst = std::max(worst, std::abs(double(report.loss) - expected[step]));
+                    if (step > 0) continue;
+                    const std::vector<float> gradients = trainer.gradients();
+                    for (const VariableSlot& slot : trainer.layout().variables)
+                        CHECK(test::relative_norm(
+                                  std::span(gradients).subspan(slot.range.offset / sizeof(float),
+                                                               slot.variable.elements()),
+                                  file.tensors.at("gradient/" + name + "/" + slot.variable.name).values) <
+                              1e-5);
+                }
+                CHECK(worst < 1e-5);
+            }
+    }
+}
+
+TEST_CASE("who is mixed with whom is drawn as documented") {
+    const TensorFile file = read_safetensors(path());
+    for (const auto& [name, tables] : cases) {
+        const Recipe recipe = recipe_with(tables);
+        if (!recipe.mixing.mixes()) continue;
+        INFO(name);
+        const std::vector<float>& expected = file.tensors.at("mixes/" + name).values;
+        REQUIRE(expected.size() == std::size_t(20 * 12 * 6));
+        std::vector<float> found;
+        for (std::uint64_t step = 0; step < 20; ++step)
+            for (const Mix& mix : mixes_of(recipe.mixing, 1, step * 12, 12, recipe.model.input)) {
+                const bool has_part = mix.part > 0;
+                for (const std::uint32_t each : {mix.partner, 0u, mix.corner >> 16, mix.corner & 0xffff,
+                                                 mix.size >> 16, mix.size & 0xffff})
+                    found.push_back(float(each));
+                found[found.size() - 5] = mix.part;
+                CHECK(has_part == (mix.partner_target(recipe.model.input) > 0));
+            }
+        CHECK(found == expected);
+    }
+}
+
+TEST_CASE("parts of partners have timm's distributions, and every example is one partner") {
+    const Shape image{32, 32, 3};
+    constexpr unsigned batch = 50, batches = 4000;
+    struct Case {
+        Mixing mixing;
+        double mixed, mean, square; ///< part of the examples that are mixed; moments of their targets
+    };
+    // Beta(a, a) has the mean 1/2 and the variance 1 / (4 (2 a + 1)).
+    for (const auto& [mixing, mixed, mean, square] :
+         {Case{{.mixup = 0.2f, .by_example = true}, 1, 0.5, 0.25 + 1 / 5.6},
+          Case{{.mixup = 1, .probability = 0.25f, .by_example = true}, 0.25, 0.5, 1.0 / 3},
+          Case{{.mixup = 8, .by_example = true}, 1, 0.5, 0.25 + 1.0 / 68}}) {
+        double count = 0, sum = 0, squares = 0;
+        for (unsigned step = 0; step < batches; ++step)
+            for (const Mix& mix : mixes_of(mixing, 3, std::uint64_t(step) * batch, batch, image)) {
+                const double target = mix.partner_target(image);
+                count += mix.size > 0, sum += target, squares += target * target;
+            }
+        count /= batch * batches, sum /= batch * batches, squares /= batch * batches;
+        CHECK(count == doctest::Approx(mixed).epsilon(0.01));
+        CHECK(sum == doctest::Approx(mixed * mean).epsilon(0.01));
+        CHECK(squares == doctest::Approx(mixed * square).epsilon(0.01));
+    }
+    unsigned cut = 0, alike = 0;
+    for (unsigned step = 0; step < batches; ++step) {
+        const std::vector<Mix> mixes = mixes_of({.mixup = 1, .cutmix = 1}, 3, step, batch, image);
+        std::set<std::uint32_t> partners;
+        for (std::uint32_t i = 0; i < batch; ++i) {
+            partners.insert(mixes[i].partner);
+            CHECK(mixes[i].partner != i);
+        }
+        CHECK(partners.size() == batch);
+        cut += mixes[0].part == 1 ? 1u : 0u;
+        const auto drawn = [](const Mix& mix) { return std::tuple(mix.part, mix.corner, mix.size); };
+        alike += std::ranges::all_of(mixes, [&](const Mix& mix) { return drawn(mix) == drawn(mixes[0]); });
+    }
+    CHECK(cut / double(batches) == doctest::Approx(0.5).epsilon(0.05));
+    CHECK(alike == batches); // a batch draws once
+}
+
+TEST_CASE("a training with mixed images goes on with the same bits") {
+    const TensorFile file = read_safetensors(path());
+    for (const auto& [name, tables] : cases) {
+        const std::unique_ptr<DataSource> data = data_of(file, name);
+        for (const test::Way& way : test::ways_on("cpu")) {
+            INFO(name, ", ", way.name);
+            const Recipe recipe = recipe_with(tables);
+            Trainer whole(recipe, test::options_of(way, true), *data);
+            TrainingState half;
+            for (int step = 0; step < 12; ++step) {
+                if (step == 7) half = whole.save(); // 84 examples: in the second epoch
+                whole.step();
+            }
+            Trainer rest(recipe, test::options_of(way, true), *data);
+            rest.load(half);
+            for (int step = 7; step < 12; ++step) rest.step();
+            CHECK(rest.save().state == whole.save().state);
+        }
+    }
+}
+
+TEST_CASE("a mixed step that diverged is repeated with its partners") {
+    const TensorFile file = read_safetensors(path());
+    const std::unique_ptr<DataSource> data = data_of(file, "both");
+    const Recipe recipe = recipe_with(cases.at("both"));
+    for (const std::vector<double>& shares : {std::vector<double>{7, 5}, {1, 0}}) {
+        Trainer trainer(recipe, test::options_of({"two towers", {"cpu", "cpu"}, shares}, false), *data);
+        TrainingState state = from_initial(test::tensors_under(file, "init/"), trainer.layout(), path());
+        for (float& each : part(std::span(state.state), trainer.layout().find("conv/weights").range))
+            each = 3e38f;
+        trainer.load(state);
+        test::TemporaryFolder folder;
+        bool diverged = false;
+        try {
+            trainer.step();
+        } catch (const Diverged& error) {
+            diverged = true;
+            const KeptBatch& batch = error.of.batch;
+            CHECK(batch.tables.mixes.size() == batch.examples.size());
+            CHECK(batch.strangers.empty() == (batch.examples.size() == 12));
+            const DivergedStep step = diverged_step(trainer, error.of, *data);
+            const CheckpointOrigin origin{recipe.name, 3, data->size(), 0, "", recipe.checksum};
+            const std::filesystem::path kept = folder / "diverged-0.safetensors";
+            write_safetensors(kept, to_tensors(step, origin));
+            const DivergedStep read = read_diverged(kept);
+            CHECK(read.step.batch.examples == step.step.batch.examples);
+            CHECK(read.step.batch.strangers == step.step.batch.strangers);
+            CHECK(read.step.batch.tables.mixes == batch.tables.mixes);
+            CHECK(read.step.batch.tables.targets == batch.tables.targets);
+            CHECK(replay(test::device("cpu"), recipe, read.step).diverges);
+            TensorFile other = to_tensors(step, origin);
+            other.words.at("examples/mixes").values[0] = 99;
+            write_safetensors(kept, other);
+            CHECK_THROWS_WITH_AS(
+                read_diverged(kept),
+                (kept.string() + ": one of its mixes has no partner; it is damaged, use another copy of it")
+                    .c_str(),
+                InputError);
+        }
+        CHECK(diverged);
+    }
+}
+
+TEST_CASE("an evaluation mixes nothing, and a sigmoid head's has the loss of its labels") {
+    const TensorFile file = read_safetensors(path());
+    const auto evaluate = [&](const std::string& name, const std::string& tables) {
+        const std::unique_ptr<DataSource> data = data_of(file, name);
+        Trainer trainer(recipe_with(tables), test::options_of({"one tower", {"cpu"}}, false), *data,
+                        test::borrowed(*data));
+        trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
+        return trainer.test(true)->evaluation.cross_entropy();
+    };
+    CHECK(evaluate("mixup", cases.at("mixup")) == evaluate("", "[[loss]]\nsmoothing = 0.1"));
+    // All 60 records in one batch: the loss of a step before its update.
+    for (const auto& [name, tables] :
+         {std::pair("one", "[[loss]]\nkind = \"sigmoid\"\nsmoothing = 0.1"),
+          {"several", "[[loss]]\nkind = \"sigmoid\"\nweight = 0.5\nlogit_scale = 2"}}) {
+        const std::unique_ptr<DataSource> data = data_of(file, name);
+        Trainer trainer(recipe_with(tables), test::options_of({"one tower", {"cpu"}}, false, 60), *data);
+        trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
+        CHECK(trainer.step().loss == doctest::Approx(evaluate(name, tables)).epsilon(1e-6));
+    }
+}
+
+} // namespace towers
