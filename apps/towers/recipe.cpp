@@ -131,10 +131,12 @@ void print_balance(const Recipe& recipe) {
     const Model& model = recipe.model;
     for (const LossHead& head : model.heads) {
         if (!head.is_weighted()) continue;
-        fmt::print("the loss of {} has class weights: {}\n", model.nodes[std::size_t(head.node)].name,
-                   std::holds_alternative<BalancedClasses>(head.class_weights)
-                       ? "balanced, examples / (classes * examples of the class)"
-                       : "the recipe's");
+        const bool is_softmax = head.kind == LossKind::softmax;
+        const char* const balanced = is_softmax ? "balanced, examples / (classes * examples of the class)"
+                                                : "balanced, examples without the class / with it";
+        const bool is_balanced = std::holds_alternative<BalancedClasses>(head.class_weights);
+        fmt::print("the loss of {} has {} weights: {}\n", model.nodes[std::size_t(head.node)].name,
+                   is_softmax ? "class" : "positive", is_balanced ? balanced : "the recipe's");
     }
     if (recipe.sampling == Sampling::balanced) fmt::print("training takes each class equally often\n");
     if (recipe.mixing.mixes()) fmt::print("training mixes images: {}\n", describe_mixing(recipe.mixing));

@@ -120,7 +120,8 @@ void print_class_weights(const Recipe& recipe, const DataSource& data) {
         const auto name = [&](auto weight) {
             return as_printable(classes[std::size_t(weight - of_data.begin())]);
         };
-        fmt::print("class weights of {}: from {:.3g} ({}) to {:.3g} ({})\n",
+        fmt::print("{} weights of {}: from {:.3g} ({}) to {:.3g} ({})\n",
+                   head.kind == LossKind::softmax ? "class" : "positive",
                    model.nodes[std::size_t(head.node)].name, *least, name(least), *most, name(most));
     }
 }

@@ -92,6 +92,11 @@ LossHead read_head(Attributes loss, const LayerList& layers, const Model& model)
     head.smoothing = float(loss.number("smoothing", 0, 1, 0));
     head.logit_scale = float(loss.number("logit_scale", 1e-6, 1e6, 1));
     const char* const weights = weights_key(head.kind);
+    const bool is_softmax = head.kind == LossKind::softmax;
+    const char* const others = weights_key(is_softmax ? LossKind::sigmoid : LossKind::softmax);
+    if (loss.has(others))
+        loss.fail(others, fmt::format("is for heads of kind \"{}\"; give '{}'",
+                                      is_softmax ? "sigmoid" : "softmax", weights));
     head.class_weights = read_class_weights(loss, weights, model.classes);
     if (head.is_weighted()) head.place = place_of(loss.file(), loss.find(weights)->line) + ": " + loss.what();
     loss.done();
