@@ -7,8 +7,9 @@ Usage: /usr/bin/python3 tests/peers/train_in_pytorch.py --data FOLDER [--recipe 
            [--device cuda] [--mode eager|compile|cuda-graph|compile-cuda-graph] [--precision fp32|tf32|bf16]
 
 FOLDER holds CIFAR-10's binary files. Network, pipeline, loss, optimizer and schedule follow the recipe's file as
-`towers train` does; --set is as there. It prints the loss with its weight decay, and at the end the precision @ 1 on
-the test images. From towers' own checkpoint with --distort off --shuffle off, the losses are those of towers.
+`towers train` does; --set is as there. Classes as often as each other are PyTorch's WeightedRandomSampler's, mixed images
+timm's Mixup's, RandAugment torchvision's. It prints the loss with its weight decay, and at the end the precision @ 1 and
+the balanced accuracy on the test images. From towers' own checkpoint with --distort off --shuffle off, the losses are those of towers.
 
 --speed times forward + backward + update on prepared random images of --image x --image, as pytorch_cifar10.py does: no
 loading, cropping or logging. Statistics of batch norm are then of the whole batch, which is the fastest in PyTorch, and
@@ -53,7 +54,7 @@ def read_records(folder, pattern):
 class Pipeline:
     """bytes [N, height, width, channels] -> float [N, channels, height, width], channels-last"""
 
-    KNOWN = {"box", "pad", "padding", "flip", "cutout"}
+    KNOWN = {"box", "pad", "padding", "flip", "cutout", "rand_augment"}
 
     def __init__(self, recipe, random):
         pipeline, self.random = recipe["pipeline"], random
@@ -64,6 +65,10 @@ class Pipeline:
         if pipeline.get("values") != "normalized":
             sys.exit("this copy knows normalized images only")
         self.size = recipe["input"]["shape"][:2]
+        self.policy = None
+        if policy := self.training.get("rand_augment"):
+            from torchvision.transforms import RandAugment
+            self.policy = RandAugment(policy.get("operations", 2), policy.get("magnitude", 9))
         self.mean, self.deviation = (255 * torch.tensor(pipeline[key]) for key in ("mean", "deviation"))
 
     def normalized(self, images):
@@ -95,6 +100,9 @@ class Pipeline:
             column_known = torch.where(flip, column_known.flip(1), column_known)
         images = records[chosen[:, None, None], rows[:, :, None], columns[:, None, :]].to(self.mean)
         images *= (row_known[:, :, None] & column_known[:, None, :])[..., None]  # padding is black, not the mean
+        if self.policy:
+            images = torch.stack([self.policy(each) for each in images.to(torch.uint8).permute(0, 3, 1, 2)])
+            images = images.permute(0, 2, 3, 1).to(self.mean)
         images = self.normalized(images)
         if cutout := self.training.get("cutout", 0):
             row = torch.arange(height) - self.draw(count, height - cutout + 1)
@@ -102,6 +110,17 @@ class Pipeline:
             row, column = (row >= 0) & (row < cutout), (column >= 0) & (column < cutout)
             images.masked_fill_((row[:, :, None] & column[:, None, :])[:, None], 0)
         return images
+
+
+class BalancedSampler:
+    """Draws examples with replacement, each class equally often: WeightedRandomSampler."""
+
+    def __init__(self, labels, seed):
+        self.weights = (1 / torch.bincount(labels).double())[labels]
+        self.random = torch.Generator().manual_seed(seed)
+
+    def batch(self, _, count):
+        return torch.multinomial(self.weights, count, replacement=True, generator=self.random)
 
 
 class Sampler:
@@ -170,11 +189,25 @@ def train(options, recipe):
     parameters = dict(network.named_parameters())
     optimizer = make_optimizer(recipe, parameters, network.decays)
     pipeline = Pipeline(recipe, torch.Generator().manual_seed(options.seed))
-    sampler = Sampler(len(records), options.seed, options.shuffle == "on")
+    sampler = (BalancedSampler(labels, options.seed) if recipe["training"].get("sampler") == "balanced"
+               else Sampler(len(records), options.seed, options.shuffle == "on"))
     heads = recipe.get("loss", [{}])
+    heads = [heads] if isinstance(heads, dict) else heads  # --set loss.KEY
     if len(heads) != 1:
         sys.exit("this copy knows recipes with one loss only")
     scale, smoothing = heads[0].get("logit_scale", 1), heads[0].get("smoothing", 0)
+    weights = heads[0].get("class_weights")
+    if weights == "balanced":
+        weights = len(labels) / (recipe["input"]["classes"] * torch.bincount(labels).float())
+    elif weights is not None:
+        weights = torch.tensor(weights)
+    mix = None
+    if mixing := recipe.get("mixing"):
+        from timm.data import Mixup
+        np.random.seed(options.seed)
+        mix = Mixup(mixing.get("mixup", 0), mixing.get("cutmix", 0), None, mixing.get("probability", 1),
+                    mixing.get("cutmix_probability", 0.5), {"batch": "batch", "example": "elem"}[mixing.get("draw", "batch")],
+                    label_smoothing=0, num_classes=recipe["input"]["classes"])
     batch = recipe["training"]["batch"]
     steps = recipe["training"]["steps"] if options.steps is None else options.steps
     if options.epochs:
@@ -184,7 +217,10 @@ def train(options, recipe):
         chosen = sampler.batch(step * batch, batch)
         images = (pipeline.distorted(records, chosen) if options.distort == "on"
                   else pipeline.normalized(records[chosen]))
-        loss = F.cross_entropy(scale * network(images), labels[chosen], label_smoothing=smoothing)
+        targets = labels[chosen]
+        if mix:
+            images, targets = mix(images, targets)
+        loss = F.cross_entropy(scale * network(images), targets, weight=weights, label_smoothing=smoothing)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if step % options.log_every == 0:
@@ -205,13 +241,13 @@ def train(options, recipe):
 
 
 def precision(options, network, pipeline):
-    """On the test images, with moving statistics; and how many of how many are right"""
+    """On the test images, with moving statistics: precision @ 1, how many of how many are right, and balanced accuracy"""
     records, labels = read_records(options.data, "test_batch.bin")
     network.eval()
     with torch.no_grad():
-        right = sum((network(pipeline.normalized(part)).argmax(1) == truth).sum().item()
-                    for part, truth in zip(records.split(EVALUATED), labels.split(EVALUATED)))
-    return right / len(records), right, len(records)
+        right = torch.cat([network(pipeline.normalized(part)).argmax(1) for part in records.split(EVALUATED)]) == labels
+    balanced = sum(right[labels == label].double().mean().item() for label in labels.unique()) / len(labels.unique())
+    return right.double().mean().item(), right.sum().item(), len(records), balanced
 
 
 def benchmark(options, recipe):
@@ -302,9 +338,11 @@ def main():
     start = time.perf_counter()
     network, pipeline = train(options, recipe)
     seconds = round(time.perf_counter() - start, 1)
-    value, right, examples = precision(options, network, pipeline)
-    print(json.dumps({"precision": value, "seconds": seconds, "recipe": options.recipe, "seed": options.seed})
-          if options.json else f"trained in {seconds} s; {right} of {examples} examples\nprecision @ 1 = {value:.3f}")
+    value, right, examples, balanced = precision(options, network, pipeline)
+    print(json.dumps({"precision": value, "balanced_accuracy": balanced, "seconds": seconds, "recipe": options.recipe,
+                      "seed": options.seed})
+          if options.json else f"trained in {seconds} s; {right} of {examples} examples, balanced accuracy {balanced:.3f}\n"
+                               f"precision @ 1 = {value:.3f}")
 
 
 if __name__ == "__main__":
