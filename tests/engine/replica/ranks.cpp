@@ -232,6 +232,21 @@ smoothing = 0.1
     return recipe;
 }
 
+/// Whose images have partners on other ranks.
+Recipe mixed_recipe() {
+    return silu_recipe("", R"(
+[optimizer]
+kind = "momentum"
+learning_rate = 0.01
+[[loss]]
+class_weights = [0.1, 10, 1, 2, 3, 0.5, 7, 1, 4, 0.2]
+[mixing]
+mixup = 0.5
+cutmix = 1
+draw = "example"
+)");
+}
+
 /// One bucket, with a slice for every rank; Adam, moving averages, and a batch norm over the whole batch.
 Recipe averaged_recipe() {
     return silu_recipe(R"(
@@ -406,8 +421,8 @@ TEST_CASE("each byte goes to another host once for all ranks beside each other")
 
 TEST_CASE("ranks of one tower each have the bits of one process, which adds up in the same order") {
     const Dataset data = test::noise(50);
-    for (const Recipe& recipe :
-         {test::small_recipe(), large_recipe(), averaged_recipe(), clipped_recipe(), weighted_recipe()})
+    for (const Recipe& recipe : {test::small_recipe(), large_recipe(), averaged_recipe(), clipped_recipe(),
+                                 weighted_recipe(), mixed_recipe()})
         for (const Counts& counts : {Counts{1, 1}, Counts{1, 1, 1, 1}}) {
             CAPTURE(recipe.name);
             CAPTURE(fmt::format("{}", fmt::join(counts, " ")));
@@ -452,7 +467,7 @@ TEST_CASE("the same ranks give the same bits, also when they go on from a checkp
 TEST_CASE("ranks that stream their data have the bits of resident data") {
     const Dataset data = test::noise(50);
     const Counts counts{1, 2};
-    for (const Recipe& recipe : {test::small_recipe(), weighted_recipe()}) {
+    for (const Recipe& recipe : {test::small_recipe(), weighted_recipe(), mixed_recipe()}) {
         CAPTURE(recipe.name);
         Job job{recipe, options_of(counts, global), data};
         job.options.shares.recorded = changing_shares(counts);
