@@ -109,6 +109,10 @@ TEST_CASE("a data set is written in other formats and shown as pictures") {
     CHECK(shown.out == "wrote 40 of 50 images with their records and classes to sheet.png: as stored, and as "
                        "cifar10-fast sees them in epoch 3\n");
     CHECK(read_text(folder / "sheet.png").starts_with("\x89PNG"));
+    check_worked(run_towers({"data", "show", "cifar", "mixed.png", "--recipe", "cifar10-fast", "--count", "8",
+                             "--set", "mixing.mixup=0.4", "--set", "mixing.draw=example"},
+                            here));
+    CHECK(read_text(folder / "mixed.png") != read_text(folder / "sheet.png"));
     check_failed(run_towers({"data", "show", "cifar", "none/sheet.png"}, here), 1, "none/sheet.png");
     check_failed(run_towers({"data", "show", "cifar", "sheet.png", "--recipe", "none"}, here), 2, "none");
 }

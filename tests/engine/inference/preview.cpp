@@ -4,6 +4,7 @@
 #include "engine/data/shapes.h"
 
 #include <array>
+#include <cmath>
 #include <doctest/doctest.h>
 
 using namespace towers;
@@ -44,4 +45,23 @@ TEST_CASE("a preview shows what is drawn for each record in each epoch, and noth
     CHECK(shown(random, {}, *data, 1) != first);
     CHECK(shown(random, {.seed = 2}, *data) != first);
     CHECK(shown(random, {.distort = false}, *data) == shown({}, {}, *data));
+}
+
+TEST_CASE("a preview of mixed images shows each with its partner's part") {
+    const auto data = open_data({.source = "shapes", .split = Split::test});
+    const auto alone = shown({}, {}, *data);
+    const std::vector<Mix> mixes{
+        {1, 0.25f, 0, 32u << 16 | 32}, {2, 1, 8u << 16 | 4, 16u << 16 | 20}, {0, 0, 0, 32u << 16 | 32}};
+    const auto mixed = shown({}, {.seed = 1, .distort = true, .mixes = mixes}, *data);
+    REQUIRE(mixed.size() == alone.size());
+    const std::size_t image = alone.size() / records.size();
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+        const std::size_t row = i % 1024 / 32, column = i % 32;
+        const bool within = i / image != 1 || (row >= 8 && row < 24 && column >= 4 && column < 24);
+        const Mix& mix = mixes[i / image];
+        const float part = within ? mix.part : 0;
+        const float expected =
+            float(alone[i]) * (1 - part) + float(alone[mix.partner * image + i % image]) * part;
+        CHECK(std::abs(float(mixed[i]) - expected) <= 0.51f);
+    }
 }
