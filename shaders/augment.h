@@ -58,15 +58,74 @@ FUNCTION float blended(In_u32 records, RecordStart start, AugmentShape shape, ui
     return upper + (lower - upper) * down.part;
 }
 
+// Of a box's line at `line` in the antialiased line t of the image, in whole units: how near their centres
+// are to each other, from 0 at the distance of a reduced image's line, or of a box's where the box is
+// enlarged.
+FUNCTION uint nearness(uint line, uint t, uint out_size, uint box) {
+    const uint a = (2u * line + 1u) * out_size;
+    const uint b = (2u * t + 1u) * box;
+    const uint most = 2u * max(out_size, box);
+    const uint apart = a > b ? a - b : b - a;
+    return apart < most ? most - apart : 0u;
+}
+
+// The lines of a box that come into line t of the image: [near, far)
+FUNCTION Between lines_about(uint t, uint out_size, uint box) {
+    const uint centre = (2u * t + 1u) * box;
+    const uint reach = 2u * max(out_size, box);
+    Between between;
+    between.near = centre < reach ? 0u : (centre - reach) / (2u * out_size);
+    between.far = min((centre + reach) / (2u * out_size) + 1u, box);
+    between.part = 0.0f;
+    return between;
+}
+
+// As blended(), with a weight for every line that comes into the pixel's. Only of boxes within the record.
+FUNCTION float averaged(In_u32 records, RecordStart start, AugmentShape shape, vec4 box, uint channel,
+                        uint row, uint column) {
+    const uint box_height = uint(box.z);
+    const uint box_width = uint(box.w);
+    const Between down = lines_about(row, shape.out_height, box_height);
+    const Between across = lines_about(column, shape.out_width, box_width);
+    float sum = 0.0f;
+    uint weights_down = 0u;
+    uint weights_across = 0u;
+    for (uint y = down.near; y < down.far; ++y) {
+        const uint weight = nearness(y, row, shape.out_height, box_height);
+        float line = 0.0f;
+        weights_across = 0u;
+        for (uint x = across.near; x < across.far; ++x) {
+            const uint part = nearness(x, column, shape.out_width, box_width);
+            line += float(part) * value_at(records, start, shape, channel, uint(box.x) + y, uint(box.y) + x);
+            weights_across += part;
+        }
+        sum += float(weight) * (line / float(weights_across));
+        weights_down += weight;
+    }
+    return sum / float(weights_down);
+}
+
 // Pixel k of the image. `box` and `flip` are as draw_augmentations leaves them.
 FUNCTION Colour colour_at(In_u32 records, uint slot, AugmentShape shape, vec4 box, float flip, uint k) {
-    const uint row = k / shape.out_width;
+    const uint flips = uint(flip);
+    const uint to_row = k / shape.out_width;
     const uint column = k % shape.out_width;
-    const uint from = flip != 0.0f ? shape.out_width - 1u - column : column;
-    const Between down = between_lines(row, shape.out_height, box.x, box.z, shape.height, shape.reflect);
-    const Between across = between_lines(from, shape.out_width, box.y, box.w, shape.width, shape.reflect);
+    const uint row = (flips & FLIP_UPSIDE_DOWN) != 0u ? shape.out_height - 1u - to_row : to_row;
+    const uint from = (flips & FLIP_LEFT_RIGHT) != 0u ? shape.out_width - 1u - column : column;
     const RecordStart start = record_start(slot, shape.channels * shape.height * shape.width);
     Colour colour;
+    if (shape.antialias != 0u && (uint(box.z) != shape.out_height || uint(box.w) != shape.out_width)) {
+        colour.r = averaged(records, start, shape, box, 0u, row, from);
+        colour.g = colour.r;
+        colour.b = colour.r;
+        if (shape.channels == 3u) {
+            colour.g = averaged(records, start, shape, box, 1u, row, from);
+            colour.b = averaged(records, start, shape, box, 2u, row, from);
+        }
+        return colour;
+    }
+    const Between down = between_lines(row, shape.out_height, box.x, box.z, shape.height, shape.reflect);
+    const Between across = between_lines(from, shape.out_width, box.y, box.w, shape.width, shape.reflect);
     colour.r = blended(records, start, shape, 0u, down, across);
     colour.g = colour.r;
     colour.b = colour.r;
@@ -89,6 +148,30 @@ FUNCTION Colour mixed(float grey, Colour x, float factor) {
     y.r = clamp_byte(grey + (x.r - grey) * factor);
     y.g = clamp_byte(grey + (x.g - grey) * factor);
     y.b = clamp_byte(grey + (x.b - grey) * factor);
+    return y;
+}
+
+// One channel of the colour of hue h (in sextants), chroma and largest value; n: 5 red, 3 green, 1 blue
+FUNCTION float channel_of_hue(float n, float h, float chroma, float largest) {
+    const float at = n + h;
+    const float k = at >= 6.0f ? at - 6.0f : at;
+    const float slope = k < 4.0f - k ? k : 4.0f - k;
+    return largest - chroma * (slope < 0.0f ? 0.0f : (slope > 1.0f ? 1.0f : slope));
+}
+
+FUNCTION Colour turned(Colour x, float turns) {
+    const float largest = max(max(x.r, x.g), x.b);
+    const float chroma = largest + max(max(-x.r, -x.g), -x.b);
+    if (chroma == 0.0f) return x;
+    float h = largest == x.r   ? (x.g - x.b) / chroma
+              : largest == x.g ? 2.0f + (x.b - x.r) / chroma
+                               : 4.0f + (x.r - x.g) / chroma;
+    h += 6.0f * turns;
+    h -= 6.0f * floor(h / 6.0f);
+    Colour y;
+    y.r = channel_of_hue(5.0f, h, chroma, largest);
+    y.g = channel_of_hue(3.0f, h, chroma, largest);
+    y.b = channel_of_hue(1.0f, h, chroma, largest);
     return y;
 }
 

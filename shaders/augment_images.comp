@@ -11,30 +11,6 @@ FUNCTION float mean_grey(In_fixed64 sums, uint i, uint pixels) {
     return sum / float(pixels);
 }
 
-// One channel of the colour of hue h (in sextants), chroma and largest value; n: 5 red, 3 green, 1 blue
-FUNCTION float channel_of_hue(float n, float h, float chroma, float largest) {
-    const float at = n + h;
-    const float k = at >= 6.0f ? at - 6.0f : at;
-    const float slope = k < 4.0f - k ? k : 4.0f - k;
-    return largest - chroma * (slope < 0.0f ? 0.0f : (slope > 1.0f ? 1.0f : slope));
-}
-
-FUNCTION Colour turned(Colour x, float turns) {
-    const float largest = max(max(x.r, x.g), x.b);
-    const float chroma = largest + max(max(-x.r, -x.g), -x.b);
-    if (chroma == 0.0f) return x;
-    float h = largest == x.r   ? (x.g - x.b) / chroma
-              : largest == x.g ? 2.0f + (x.b - x.r) / chroma
-                               : 4.0f + (x.r - x.g) / chroma;
-    h += 6.0f * turns;
-    h -= 6.0f * floor(h / 6.0f);
-    Colour y;
-    y.r = channel_of_hue(5.0f, h, chroma, largest);
-    y.g = channel_of_hue(3.0f, h, chroma, largest);
-    y.b = channel_of_hue(1.0f, h, chroma, largest);
-    return y;
-}
-
 KERNEL(augment_images, AugmentImagesParams, 256) {
     const uint pixels = p.shape.out_height * p.shape.out_width;
     FOR_RANGE(item, p.count * pixels) {

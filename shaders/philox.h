@@ -5,7 +5,7 @@
 // a key into four random words. Kernels key it by the seed and count by (record, epoch, ., .), so that what happens
 // to an example depends on nothing else. The last two words say what for:
 //   0 or 1, 0                        distort_images
-//   0x100 to 0x1ff, 0                draw_augmentations
+//   0x100 to 0x1ff, any              draw_augmentations, draw_operations, draw_erasing, erase_boxes
 //   DROPOUT_STREAM + layer, quad     four elements of a dropout layer
 struct Words {
     uint a, b, c, d;

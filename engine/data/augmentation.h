@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace towers {
 
@@ -20,7 +21,7 @@ struct Range {
 /// from the network's.
 struct Augmentation {
     /// The part of the stored image that becomes the network's image, resized if the sizes differ (bilinear
-    /// between pixels' centres, without antialiasing).
+    /// between pixels' centres).
     enum class Box {
         whole,
         centre,      ///< the middle `fraction` of each side, whatever the aspect: Inception's evaluation
@@ -39,16 +40,47 @@ struct Augmentation {
     Range aspect = {0.75f, 4.0f / 3}; ///< width by height, 0.01 to 100; drawn log-uniformly in 256 steps
     unsigned pad = 0;                 ///< pixels
     Padding padding = Padding::zero;
+    bool antialias = false; ///< a reduced box is averaged over, as by torchvision's resize
 
-    bool flip = false; ///< left to right, every second image
+    /// Left to right
+    enum class Flip {
+        never,
+        half,        ///< every second image
+        alternating, ///< every second record in even epochs, the others in odd ones (airbench)
+        probability, ///< `flip_probability`
+    };
+    Flip flip = Flip::never;
+    float flip_probability = 0.5f;
+    float flip_vertical = 0; ///< probability of upside down
+
+    Range rotation = {0, 0};        ///< degrees, -360 to 360, counter-clockwise; black beyond the edges
+    bool rotation_bilinear = false; ///< false: the nearest pixel
+
+    /// torchvision's RandAugment; `operations` of 0: none. Magnitudes are numbered from 0 to `bins` - 1.
+    struct RandAugment {
+        unsigned operations = 0, magnitude = 9, bins = 31;
+    };
+    RandAugment rand_augment;
+    bool trivial_augment = false; ///< torchvision's TrivialAugmentWide, instead
 
     /// Colour jitter, each value clamped to 0 to 255 after each part. Factors from 0; 1 changes nothing.
-    /// torchvision's ColorJitter(b) is {max(0, 1 - b), 1 + b}; it draws the order of the parts, here it is
-    /// fixed.
+    /// torchvision's ColorJitter(b) is {max(0, 1 - b), 1 + b}; it draws the order of the parts.
     Range brightness = {1, 1};
-    Range contrast = {1, 1};   ///< about the mean of the image's grey values
-    Range saturation = {1, 1}; ///< about the pixel's grey value; nothing for grey images
-    Range hue = {0, 0};        ///< turns, -0.5 to 0.5; nothing for grey images
+    Range contrast = {1, 1};      ///< about the mean of the image's grey values
+    Range saturation = {1, 1};    ///< about the pixel's grey value; nothing for grey images
+    Range hue = {0, 0};           ///< turns, -0.5 to 0.5; nothing for grey images
+    bool random_order = false;    ///< of these parts, else as here
+    float jitter_probability = 1; ///< of them all
+
+    float grayscale = 0; ///< probability of grey
+
+    /// torchvision's GaussianBlur; a kernel of 0: none
+    struct Blur {
+        unsigned kernel = 0;     ///< pixels, odd
+        Range sigma = {0.1f, 2}; ///< pixels
+        float probability = 1;
+    };
+    Blur blur;
 
     /// How bytes become the network's values.
     enum class Values {
@@ -60,7 +92,21 @@ struct Augmentation {
     std::array<float, 3> mean = {0, 0, 0}, deviation = {1, 1, 1}; ///< of each channel, bytes being 0 to 1
 
     unsigned cutout = 0; ///< side in pixels of a square, anywhere within the image, that becomes 0
+
+    /// timm's RandomErasing, of the network's values
+    struct Erasing {
+        enum class Mode { constant, rand, pixel }; ///< 0, a normally distributed colour, or such noise
+        float probability = 0;
+        Range area = {0.02f, 1.0f / 3};  ///< of the image's, shared by its boxes
+        Range aspect = {0.3f, 1 / 0.3f}; ///< height by width
+        Mode mode = Mode::constant;
+        unsigned count = 1; ///< most boxes of an image
+    };
+    Erasing erasing;
 };
+
+/// The name, as a recipe's key, of the first setting that changes images at random, if any.
+const char* random_part(const Augmentation& augmentation);
 
 /// The most bytes of a data set's images on a device, which the kernels' indices can address.
 constexpr std::uint64_t most_record_bytes = (std::uint64_t(1) << 33) - 1;
@@ -76,13 +122,18 @@ struct AugmentationProblem {
 std::optional<AugmentationProblem> find_problem(const Augmentation& augmentation, const ImageSize& stored,
                                                 const ImageSize& image);
 
-/// The three launches for a batch, without their pointers, to run in this order with barriers between them.
-/// See shaders/params/augment.h for the tensors' shapes.
+/// The launches for a batch, without their pointers, to run in this order with barriers between them. See
+/// shaders/params/augment.h for the tensors' shapes.
 struct AugmentationLaunches {
     DrawAugmentationsParams draw;
     GreySumsParams sums;
     AugmentImagesParams images;
-    bool needs_sums; ///< false: the launch and its tensor are not needed
+    DrawOperationsParams operations;
+    std::vector<TransformImagesParams> transforms; ///< each of what the one before has made
+    DrawErasingParams draw_erasing;
+    EraseBoxesParams erase;
+    bool needs_sums, needs_erasing; ///< false: the launches and their tensors are not needed
+    bool needs_operations() const { return !transforms.empty(); }
 };
 
 /// std::invalid_argument where find_problem() finds one, or for a batch of 2^31 values or more.

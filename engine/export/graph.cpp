@@ -11,18 +11,6 @@
 namespace towers {
 namespace {
 
-/// The first part of an evaluation that is not the same for every image, if any.
-const char* changing_part(const Augmentation& a) {
-    using Box = Augmentation::Box;
-    if (a.box == Box::random_area || a.box == Box::random_crop) return "box";
-    if (a.flip) return "flip";
-    if (a.brightness != Range{1, 1}) return "brightness";
-    if (a.contrast != Range{1, 1}) return "contrast";
-    if (a.saturation != Range{1, 1}) return "saturation";
-    if (a.hue != Range{0, 0}) return "hue";
-    return a.cutout > 0 ? "cutout" : nullptr;
-}
-
 Preparation tutorial_preparation(const Shape& input, const ImageSize& picture) {
     if (picture.height < input.height || picture.width < input.width)
         throw UsageError(fmt::format("pictures of {}x{} are smaller than the {}x{} that the recipe's "
@@ -49,11 +37,13 @@ Preparation preparation_of(const Recipe& recipe, const PictureSize& pictures) {
 
     Augmentation evaluation = recipe.pipeline.evaluation;
     if (pictures.prepared) {
-        const Augmentation whole{
-            .values = evaluation.values, .mean = evaluation.mean, .deviation = evaluation.deviation};
+        Augmentation whole;
+        whole.values = evaluation.values;
+        whole.mean = evaluation.mean;
+        whole.deviation = evaluation.deviation;
         evaluation = whole;
     }
-    if (const char* const part = changing_part(evaluation))
+    if (const char* const part = random_part(evaluation))
         throw UsageError(
             fmt::format("recipe {}: its [pipeline.evaluate] has '{}', which changes each picture "
                         "in another way, and a model cannot; give --prepared for a model that "
@@ -64,10 +54,17 @@ Preparation preparation_of(const Recipe& recipe, const PictureSize& pictures) {
         throw UsageError(fmt::format("pictures of {}x{} do not fit the pipeline of recipe {}: '{}' {}",
                                      picture.height, picture.width, recipe.name, problem->setting,
                                      problem->what));
-    const auto [draw, sums, images, needs_sums] = augmentation_launches(evaluation, picture, image, 0, 1);
+    const AugmentationLaunches launches = augmentation_launches(evaluation, picture, image, 0, 1);
+    const DrawAugmentationsParams& draw = launches.draw;
+    const AugmentImagesParams& images = launches.images;
+    if (evaluation.antialias && (draw.box_height > image.height || draw.box_width > image.width))
+        throw UsageError(
+            fmt::format("recipe {}: its [pipeline.evaluate] has 'antialias', which exported models "
+                        "do not do; give --prepared for a model that takes pictures after it",
+                        recipe.name));
     return {.picture = picture,
-            .top = draw.box_top,
-            .left = draw.box_left,
+            .top = (picture.height - draw.box_height) / 2,
+            .left = (picture.width - draw.box_width) / 2,
             .height = draw.box_height,
             .width = draw.box_width,
             .centre = {images.centre_r, images.centre_g, images.centre_b},

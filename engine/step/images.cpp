@@ -24,6 +24,45 @@ void plan_tutorial(Plan& plan, const NetworkSpec& spec, TensorId records, Tensor
               .distort = spec.distort ? 1u : 0u});
 }
 
+/// Another tensor of the images' shape
+TensorId like(Plan& plan, TensorId images, std::string name) {
+    return plan.activation(std::move(name), plan.at(images).shape);
+}
+
+/// From the images made so far to `images`, by way of a tensor for each operation
+void plan_operations(Plan& plan, AugmentationLaunches& launches, TensorId examples, TensorId draws,
+                     TensorId made, TensorId images) {
+    DrawOperationsParams& draw = launches.operations;
+    const TensorId operations =
+        plan.activation("operations", {draw.count, std::size_t(OPERATION_SLOTS(draw)) * OPERATION_DRAWS, 4});
+    draw.examples = examples;
+    draw.draws = draws;
+    draw.operations = operations;
+    plan.add("operations", kernels::draw_operations, draw);
+    for (TransformImagesParams& p : launches.transforms) {
+        const std::string name = fmt::format("image operation {}", p.slot + 1);
+        const bool last = p.slot + 1 == p.slots;
+        p.x = made;
+        p.operations = operations;
+        p.draws = draws;
+        p.y = made = last ? images : like(plan, images, "images after " + name);
+        plan.add(name, kernels::transform_images, p);
+    }
+}
+
+void plan_erasing(Plan& plan, AugmentationLaunches& launches, TensorId examples, TensorId images) {
+    DrawErasingParams& draw = launches.draw_erasing;
+    const TensorId boxes = plan.activation("erased boxes", {draw.count, draw.most, ERASING_DRAWS, 4});
+    draw.examples = examples;
+    draw.boxes = boxes;
+    plan.add("erased boxes", kernels::draw_erasing, draw);
+    EraseBoxesParams& p = launches.erase;
+    p.examples = examples;
+    p.boxes = boxes;
+    p.images = images;
+    plan.add("erasing", kernels::erase_boxes, p);
+}
+
 void plan_augmentation(Plan& plan, const NetworkSpec& spec, TensorId records, TensorId examples,
                        const BatchTensors& batch) {
     const Augmentation& augmentation = spec.distort ? spec.pipeline->training : spec.pipeline->evaluation;
@@ -46,13 +85,17 @@ void plan_augmentation(Plan& plan, const NetworkSpec& spec, TensorId records, Te
         plan.add("grey sums", kernels::grey_sums, launches.sums);
     }
     AugmentImagesParams& p = launches.images;
+    const TensorId made =
+        launches.needs_operations() ? like(plan, batch.images, "images before operations") : batch.images;
     p.records = records;
     p.examples = examples;
     p.draws = draws;
     p.grey_sums = sums;
-    p.images = batch.images;
+    p.images = made;
     p.batch_labels = batch.labels;
     plan.add("images", kernels::augment_images, p);
+    if (launches.needs_operations()) plan_operations(plan, launches, examples, draws, made, batch.images);
+    if (launches.needs_erasing) plan_erasing(plan, launches, examples, batch.images);
 }
 
 } // namespace

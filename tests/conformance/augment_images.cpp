@@ -152,7 +152,14 @@ std::vector<Augmentation> every_option(bool crops) {
                                      with([](auto& a) {
                                          a.box = Box::random_area, a.area = {0.9f, 1}, a.aspect = {3, 4};
                                      }), // rarely fits
-                                     with([](auto& a) { a.flip = true; }),
+                                     with([](auto& a) { a.flip = Augmentation::Flip::half; }),
+                                     with([](auto& a) { a.flip_vertical = 0.5f; }),
+                                     with([](auto& a) { a.antialias = true; }),
+                                     with([](auto& a) {
+                                         a.box = Box::random_area, a.antialias = true;
+                                         a.flip = Augmentation::Flip::half, a.flip_vertical = 0.5f;
+                                         a.contrast = {0, 2};
+                                     }),
                                      with([](auto& a) {
                                          a.brightness = {0.4f, 1.9f};
                                      }),
@@ -184,7 +191,7 @@ std::vector<Augmentation> every_option(bool crops) {
     for (const Box box : {Box::random_area, Box::random_crop}) {
         if (box == Box::random_crop && !crops) continue;
         all.push_back(with([&](auto& a) {
-            a.box = box, a.pad = 3, a.area = {0.1f, 0.8f}, a.flip = true;
+            a.box = box, a.pad = 3, a.area = {0.1f, 0.8f}, a.flip = Augmentation::Flip::half;
             a.brightness = a.contrast = a.saturation = {0.5f, 1.6f};
             a.hue = {-0.2f, 0.3f};
             a.cutout = 3;
@@ -251,7 +258,7 @@ KERNEL_TEST(grey_sums, "contrast changes about each image's own mean, however la
     Augmentation a;
     a.contrast = {0.5f, 1.5f};
     a.brightness = {0.5f, 2};
-    a.flip = true;
+    a.flip = Augmentation::Flip::half;
     const auto check = [&](const Stored& stored, ImageSize image, std::size_t count) {
         const std::vector<Example> examples = some_examples(count, stored.slots);
         on_every_device([&](Device& device) {

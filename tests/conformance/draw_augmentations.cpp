@@ -14,11 +14,11 @@ using Box = Augmentation::Box;
 
 constexpr std::uint64_t seed = 77;
 
-/// Of records 0 to count - 1 in epoch 5, in any slots.
+/// Of records 0 to count - 1, in any slots.
 std::vector<Draw> draw(Device& device, const Augmentation& a, ImageSize stored, ImageSize image,
-                       std::uint32_t count) {
+                       std::uint32_t count, std::uint32_t epoch = 5) {
     Words examples;
-    for (std::uint32_t i = 0; i < count; ++i) examples.insert(examples.end(), {7 * i + 3, i, 5, 1});
+    for (std::uint32_t i = 0; i < count; ++i) examples.insert(examples.end(), {7 * i + 3, i, epoch, 1});
     Trial trial(device);
     AugmentationLaunches launches = augmentation_launches(a, stored, image, seed, count);
     launches.draw.examples = trial.input(examples);
@@ -29,8 +29,9 @@ std::vector<Draw> draw(Device& device, const Augmentation& a, ImageSize stored, 
     std::vector<Draw> draws;
     for (std::size_t i = 0; i < v.size(); i += 12)
         draws.push_back({int(v[i]), int(v[i + 1]), int(v[i + 2]), int(v[i + 3]), double(v[i + 4]),
-                         double(v[i + 5]), double(v[i + 6]), double(v[i + 7]), v[i + 8] != 0, uint(v[i + 9]),
-                         uint(v[i + 10])});
+                         double(v[i + 5]), double(v[i + 6]), double(v[i + 7]),
+                         (uint(v[i + 8]) & FLIP_LEFT_RIGHT) != 0, (uint(v[i + 8]) & FLIP_UPSIDE_DOWN) != 0,
+                         uint(v[i + 9]), uint(v[i + 10])});
     return draws;
 }
 
@@ -63,18 +64,25 @@ KERNEL_TEST(draw_augmentations, "every device chooses the boxes that torchvision
     rare.aspect = {0.4f, 0.5f};
     crop.box = Box::random_crop;
     crop.pad = 5;
-    crop.flip = true;
+    crop.flip = Augmentation::Flip::half;
     crop.brightness = {0.5f, 1.5f};
     crop.contrast = {0, 0.25f};
     crop.saturation = {1, 7};
     crop.hue = {-0.5f, 0.5f};
     crop.cutout = 9;
+    Augmentation alternating = crop, seldom = crop;
+    alternating.flip = Augmentation::Flip::alternating;
+    seldom.flip = Augmentation::Flip::probability;
+    seldom.flip_probability = 0.2f;
+    seldom.flip_vertical = 0.7f;
     struct Case {
         const Augmentation& settings;
         ImageSize stored, image;
     };
-    for (const Case& c : {Case{area, {375, 500, 3}, {224, 224, 3}}, Case{area, {13, 11, 1}, {7, 9, 1}},
-                          Case{rare, {40, 50, 3}, {32, 32, 3}}, Case{crop, {32, 37, 3}, {28, 40, 3}}}) {
+    for (const Case& c :
+         {Case{area, {375, 500, 3}, {224, 224, 3}}, Case{area, {13, 11, 1}, {7, 9, 1}},
+          Case{rare, {40, 50, 3}, {32, 32, 3}}, Case{crop, {32, 37, 3}, {28, 40, 3}},
+          Case{alternating, {32, 37, 3}, {28, 40, 3}}, Case{seldom, {32, 37, 3}, {28, 40, 3}}}) {
         constexpr std::uint32_t count = 1000;
         std::vector<std::vector<Draw>> all;
         on_every_device([&](Device& device) {
@@ -91,6 +99,7 @@ KERNEL_TEST(draw_augmentations, "every device chooses the boxes that torchvision
                 REQUIRE(d.saturation == doctest::Approx(e.saturation).epsilon(1e-6));
                 REQUIRE(d.hue == doctest::Approx(e.hue).epsilon(1e-6));
                 REQUIRE(d.flip == e.flip);
+                REQUIRE(d.flip_vertical == e.flip_vertical);
                 REQUIRE(d.cut_top == e.cut_top);
                 REQUIRE(d.cut_left == e.cut_left);
             }
@@ -131,7 +140,7 @@ TEST_CASE("padded crops, flips, cutouts and colours fill their ranges evenly") {
     Augmentation a;
     a.box = Box::random_crop;
     a.pad = 12;
-    a.flip = true;
+    a.flip = Augmentation::Flip::half;
     a.cutout = 8;
     a.brightness = {0.6f, 1.4f};
     a.contrast = {0.5f, 1.5f};
@@ -159,6 +168,36 @@ TEST_CASE("padded crops, flips, cutouts and colours fill their ranges evenly") {
               std::pair{&contrast, "contrast"}, std::pair{&saturation, "saturation"}, std::pair{&hue, "hue"}})
             tenths->check(what);
         CHECK(std::abs(flips - 2000) <= 160);
+    });
+}
+
+TEST_CASE("flips come as often as they should, and alternating ones every second epoch") {
+    Augmentation a;
+    a.flip = Augmentation::Flip::probability;
+    a.flip_probability = 0.9f;
+    a.flip_vertical = 0.2f;
+    Augmentation alternating;
+    alternating.flip = Augmentation::Flip::alternating;
+    on_every_device([&](Device& device) {
+        int across = 0, down = 0, both = 0, even = 0;
+        for (const Draw& d : draw(device, a, {32, 32, 3}, {32, 32, 3}, 4000)) {
+            across += d.flip ? 1 : 0;
+            down += d.flip_vertical ? 1 : 0;
+            both += d.flip && d.flip_vertical ? 1 : 0;
+        }
+        CHECK(std::abs(across - 3600) <= 95);
+        CHECK(std::abs(down - 800) <= 127);
+        CHECK(std::abs(both - 720) <= 122);
+        const auto in_epoch = [&](std::uint32_t epoch) {
+            return draw(device, alternating, {32, 32, 3}, {32, 32, 3}, 4000, epoch);
+        };
+        const std::vector<Draw> zero = in_epoch(0), one = in_epoch(1), six = in_epoch(6);
+        for (std::size_t i = 0; i < zero.size(); ++i) {
+            REQUIRE(zero[i].flip != one[i].flip);
+            REQUIRE(zero[i].flip == six[i].flip);
+            even += zero[i].flip ? 1 : 0;
+        }
+        CHECK(std::abs(even - 2000) <= 160);
     });
 }
 

@@ -70,7 +70,7 @@ TEST_CASE("shaders that use subgroups are recognized, so that they get full ones
     for (const towers::KernelInfo& kernel : towers::all_kernels())
         if (kernel.item == towers::Item::subgroup) expected.insert(kernel.name);
     for (const char* const by_workgroups :
-         {"distort_images", "gradient_norm", "step_results"}) // with workgroupAdd()
+         {"distort_images", "gradient_norm", "step_results", "transform_images"}) // with workgroupAdd()
         expected.insert(by_workgroups);
     CHECK(found == expected);
 }

@@ -88,6 +88,7 @@ Draw AugmentedExample::draw() const {
              0,
              0,
              false,
+             false,
              0,
              0};
         break;
@@ -120,7 +121,13 @@ Draw AugmentedExample::draw() const {
     d.contrast = between(light[1], a.contrast);
     d.saturation = between(light[2], a.saturation);
     d.hue = between(light[3], a.hue);
-    d.flip = a.flip && place[2] % 2 == 1;
+    using Flip = Augmentation::Flip;
+    const Four flips = words(0x103);
+    const Four once = philox4x32_10({record, 0, 0x104, 0}, {std::uint32_t(seed), std::uint32_t(seed >> 32)});
+    d.flip = (a.flip == Flip::half && place[2] % 2 == 1) ||
+             (a.flip == Flip::alternating && once[0] % 2 != epoch % 2) ||
+             (a.flip == Flip::probability && fraction(flips[0]) < double(a.flip_probability));
+    d.flip_vertical = fraction(flips[1]) < double(a.flip_vertical);
     d.cut_top = uint(below(cut[0], int(image.height - a.cutout) + 1));
     d.cut_left = uint(below(cut[1], int(image.width - a.cutout) + 1));
     return d;
@@ -144,18 +151,30 @@ Values AugmentedExample::resized(const std::uint8_t* bytes, const Draw& d) const
         const std::size_t channel = i % image.channels, column = i / image.channels % image.width,
                           row = i / image.channels / image.width;
         const std::size_t from = d.flip ? image.width - 1 - column : column;
+        const std::size_t from_row = d.flip_vertical ? image.height - 1 - row : row;
         const auto along = [](std::size_t at, uint out, int box) {
             return std::clamp((double(at) + 0.5) * box / out - 0.5, 0.0, double(box - 1));
         };
-        const double y = along(row, image.height, d.height), x = along(from, image.width, d.width);
-        double value = 0;
+        const double y = along(from_row, image.height, d.height), x = along(from, image.width, d.width);
+        // A triangle, as wide as a pixel of the image where that is wider than one of the box
+        const auto reach = [&](uint out, int box) {
+            return settings.antialias ? std::max(1.0, double(box) / out) : 1.0;
+        };
+        const double high = reach(image.height, d.height), wide = reach(image.width, d.width);
+        const auto middle = [](std::size_t at, uint out, int box) {
+            return (double(at) + 0.5) * box / out - 0.5;
+        };
+        const double y_centre = settings.antialias ? middle(from_row, image.height, d.height) : y;
+        const double x_centre = settings.antialias ? middle(from, image.width, d.width) : x;
+        double value = 0, weights = 0;
         for (int down = 0; down < d.height; ++down)
             for (int across = 0; across < d.width; ++across) {
-                const double weight =
-                    std::max(0.0, 1 - std::abs(y - down)) * std::max(0.0, 1 - std::abs(x - across));
+                const double weight = std::max(0.0, 1 - std::abs(y_centre - down) / high) *
+                                      std::max(0.0, 1 - std::abs(x_centre - across) / wide);
                 if (weight > 0) value += weight * stored_value(channel, d.top + down, d.left + across);
+                weights += weight;
             }
-        result[i] = value;
+        result[i] = value / weights;
     }
     return result;
 }

@@ -11,7 +11,7 @@ namespace towers::reference {
 struct Draw {
     int top, left, height, width; ///< of the box
     double brightness, contrast, saturation, hue;
-    bool flip;
+    bool flip, flip_vertical;
     uint cut_top, cut_left;
 };
 

@@ -20,7 +20,7 @@ std::array<unsigned, 4> box(Box kind, ImageSize stored, ImageSize image, float f
     a.fraction = fraction;
     a.aspect = aspect;
     const DrawAugmentationsParams p = augmentation_launches(a, stored, image, 1, 1).draw;
-    return {p.box_top, p.box_left, p.box_height, p.box_width};
+    return {(p.height - p.box_height) / 2, (p.width - p.box_width) / 2, p.box_height, p.box_width};
 }
 
 std::string problem(const Augmentation& a, ImageSize stored = cifar, ImageSize image = cifar) {
@@ -51,6 +51,37 @@ TEST_CASE("an augmentation without settings copies the images' bytes") {
     CHECK(launches.images.centre_g == 0);
     CHECK(launches.images.scale_b == 1);
     CHECK_FALSE(launches.needs_sums);
+    CHECK_FALSE(launches.needs_operations());
+    CHECK_FALSE(launches.needs_erasing);
+    CHECK(random_part({}) == nullptr);
+}
+
+TEST_CASE("what augment_images does alone needs no operations, and the last of these leaves the values") {
+    Augmentation a;
+    a.contrast = {0.5f, 1.5f};
+    a.cutout = 8;
+    a.values = Augmentation::Values::signed_unit;
+    const AugmentationLaunches alone = augmentation_launches(a, cifar, cifar, 1, 1);
+    CHECK_FALSE(alone.needs_operations());
+    CHECK(alone.needs_sums);
+    CHECK(alone.images.cutout == 8);
+    a.blur = {3, {1, 2}, 0.5f};
+    a.rand_augment.operations = 2;
+    a.rotation = {1, 2};
+    const AugmentationLaunches more = augmentation_launches(a, cifar, cifar, 1, 1);
+    CHECK(more.transforms.size() == 6); // rotation, policy, jitter, blur of rows and columns
+    CHECK_FALSE(more.needs_sums);
+    CHECK(more.images.jitter == 0);
+    CHECK(more.images.cutout == 0);
+    CHECK(more.images.centre_g == 0);
+    CHECK(more.images.scale_g == 1);
+    for (std::size_t i = 0; i < 6; ++i) {
+        CHECK(more.transforms[i].slot == i);
+        CHECK(more.transforms[i].slots == 6);
+        CHECK(more.transforms[i].cutout == (i == 5 ? 8 : 0));
+        CHECK(more.transforms[i].centre_b == (i == 5 ? alone.images.centre_b : 0));
+        CHECK(more.transforms[i].scale_r == (i == 5 ? alone.images.scale_r : 1));
+    }
 }
 
 TEST_CASE("centred boxes equal those of the systems that they are named after") {
@@ -121,6 +152,10 @@ TEST_CASE("an impossible augmentation is refused, and the message names the sett
     CHECK(problem_with([](auto& a) { a.saturation = {0, 1e9f}; }) == "saturation");
     CHECK(problem_with([](auto& a) { a.cutout = 32; }) == "");
     CHECK(problem_with([](auto& a) { a.cutout = 33; }) == "cutout");
+    CHECK(problem_with([](auto& a) { a.blur.kernel = 63; }) == "");
+    CHECK(problem_with([](auto& a) { a.blur.kernel = 63; }, {31, 40, 3}, {31, 40, 3}) == "blur");
+    CHECK(problem_with([](auto& a) { a.trivial_augment = true; }, {4097, 4096, 1}, {4097, 4096, 1}) ==
+          "image");
     CHECK_THROWS_AS(augmentation_launches({}, cifar, {2048, 2048, 3}, 1, 1000), std::invalid_argument);
 }
 

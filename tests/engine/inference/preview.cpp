@@ -65,3 +65,23 @@ TEST_CASE("a preview of mixed images shows each with its partner's part") {
         CHECK(std::abs(float(mixed[i]) - expected) <= 0.51f);
     }
 }
+
+TEST_CASE("a preview shows every augmentation") {
+    const auto data = open_data({.source = "shapes", .split = Split::test});
+    const auto plain = shown({}, {}, *data);
+    for (const char* change :
+         {"flip=1", "flip=\"alternating\"", "flip_vertical=0.9", "rotation=[20,30]", "trivial_augment=true",
+          "rand_augment={operations=3}", "grayscale=1", "blur={kernel=5}", "erasing={probability=1}",
+          "erasing={probability=1,mode=\"pixel\",count=3}"}) {
+        CAPTURE(change);
+        const std::string key = std::string("pipeline.train.") + change;
+        CHECK(shown({key}, {}, *data) != plain);
+        CHECK(shown({key}, {}, *data) == shown({key}, {}, *data));
+        CHECK(shown({key}, {.distort = false}, *data) == plain);
+    }
+    // What is always drawn alike is what was asked for.
+    const std::vector<std::string> twice{"pipeline.train.flip=1.0", "pipeline.train.flip_vertical=1",
+                                         "pipeline.train.rotation=[180,180]"};
+    CHECK(shown(twice, {}, *data) == plain);
+    CHECK(shown({"pipeline.train.rand_augment={operations=0}"}, {}, *data) == plain);
+}

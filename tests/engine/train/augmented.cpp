@@ -1,0 +1,109 @@
+// A training with every augmentation is the same however its steps are divided, and goes on with the same
+// bits.
+#include "tests/support/devices.h"
+#include "tests/support/files.h"
+#include "tests/support/networks.h"
+#include "tests/support/ways.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <string>
+#include <vector>
+
+namespace towers {
+namespace {
+
+Recipe recipe_with(const std::string& policy) {
+    return parse_recipe("augmented",
+                        fmt::format(R"(
+[input]
+shape = [20, 18, 3]
+classes = 10
+[network]
+layers = [
+  {{ name = "conv", kind = "conv2d", filters = 6, kernel = 3, stride = 2, activation = "silu" }},
+  {{ name = "pool", kind = "global_average_pool" }},
+  {{ name = "logits", kind = "dense", units = 10 }},
+]
+[pipeline]
+values = "normalized"
+mean = [0.5]
+deviation = [0.25]
+[pipeline.train]
+box = "random_area"
+area = [0.3, 1]
+antialias = true
+flip = "alternating"
+flip_vertical = 0.3
+rotation = [-30, 30]
+rotation_interpolation = "bilinear"
+{}
+brightness = [0.7, 1.3]
+contrast = [0.5, 1.5]
+saturation = [0.5, 1.5]
+hue = [-0.1, 0.1]
+jitter_order = "random"
+jitter_probability = 0.8
+grayscale = 0.2
+blur = {{ kernel = 3, probability = 0.5 }}
+cutout = 4
+erasing = {{ probability = 0.6, mode = "pixel", count = 2 }}
+[optimizer]
+kind = "momentum"
+learning_rate = 0.1
+[training]
+batch = 12
+steps = 20
+)",
+                                    policy),
+                        "augmented.toml");
+}
+
+constexpr const char* rand_augment = "rand_augment = { operations = 2, magnitude = 15 }";
+
+} // namespace
+
+TEST_CASE("with every augmentation, any division of a step gives the same gradients") {
+    const Dataset data = test::noise(50);
+    for (const char* policy : {rand_augment, "trivial_augment = true"}) {
+        const Recipe recipe = recipe_with(policy);
+        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true), data);
+        std::vector<TrainingState> states;
+        std::vector<std::vector<float>> gradients;
+        for (int step = 0; step < 6; ++step) {
+            states.push_back(one.save());
+            one.step();
+            gradients.push_back(one.gradients());
+        }
+        for (const std::string& id : test::device_ids())
+            for (const test::Way& way : test::ways_on(id)) {
+                INFO(std::string(policy), ", ", way.name, " on ", id);
+                Trainer divided(recipe, test::options_of(way, true), data);
+                for (std::size_t step = 0; step < states.size(); ++step) {
+                    divided.load(states[step]);
+                    divided.step();
+                    CHECK(test::relative_norm(divided.gradients(), gradients[step]) < 1e-5);
+                }
+            }
+    }
+}
+
+TEST_CASE("a training with every augmentation goes on with the same bits") {
+    const Dataset data = test::noise(50);
+    const Recipe recipe = recipe_with(rand_augment);
+    for (const test::Way& way : test::ways_on("cpu")) {
+        INFO(way.name);
+        Trainer whole(recipe, test::options_of(way, true), data);
+        TrainingState half;
+        for (int step = 0; step < 9; ++step) {
+            if (step == 6) half = whole.save(); // 72 examples: in the second epoch
+            whole.step();
+        }
+        Trainer rest(recipe, test::options_of(way, true), data);
+        rest.load(half);
+        for (int step = 6; step < 9; ++step) rest.step();
+        CHECK(rest.save().state == whole.save().state);
+    }
+}
+
+} // namespace towers
