@@ -13,6 +13,7 @@
 #include "engine/data/statistics.h"
 #include "engine/data/tfrecord.h"
 #include "engine/files/text.h"
+#include "engine/plural.h"
 #include "engine/recipes/recipe.h"
 #include "engine/recipes/recipe_data.h"
 
@@ -92,7 +93,12 @@ bool describe(const char* split, DataRequest request) {
     for (const std::string& each : names) width = std::clamp(each.size(), width, std::size_t(40));
     for (std::size_t i = 0; i < names.size(); ++i)
         fmt::print("  {} {:<{}} {:>6}\n", i, names[i], width, statistics.counts[i]);
-    if (request.split == Split::train) fmt::print("{}", tell_imbalance(statistics.counts, names));
+    if (statistics.labels)
+        fmt::print("  labels an image: {} to {}, mean {:.3g}; {} without any\n", statistics.labels->least,
+                   statistics.labels->most, double(statistics.labels->all) / double(sound),
+                   count_of(statistics.labels->without, "image"));
+    else if (request.split == Split::train)
+        fmt::print("{}", tell_imbalance(statistics.counts, names));
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     print_broken();
     if (!broken.empty() && !skip)
@@ -149,6 +155,10 @@ SplitSources open_sources(const DataFlags& flags) {
                         "images; choose the size with '?size=N' or with --recipe of 'data pack', or "
                         "mend the data",
                         flags.source.source));
+    if (test && (test->label_sets() == nullptr) != (train->label_sets() == nullptr))
+        throw InputError(fmt::format("{}: only the images of one of training and testing may have several "
+                                     "labels; mend the data",
+                                     as_printable(flags.source.source)));
     return sources;
 }
 
@@ -264,6 +274,11 @@ int import(const DataFlags& flags) {
             throw InputError(
                 fmt::format("{} already holds a data set ({}); choose another folder", flags.target, name));
     const SplitSources sources = open_sources(flags);
+    if (sources[0]->label_sets() != nullptr)
+        throw InputError(
+            fmt::format("{}: an image may have several labels, which --as {} cannot say; write a "
+                        "packed file with 'towers data pack'",
+                        as_printable(flags.source.source), flags.as));
     if (flags.as == "folder") compare_labels(sources);
     const UnfinishedFolder unfinished(folder);
     for (const Split split : {Split::train, Split::test})

@@ -43,8 +43,16 @@ void print_places(const DataSource& data, const std::vector<std::uint32_t>& reco
             fmt::print("{:>{}} {}\n", record, width, as_printable(place));
 }
 
+/// The names of a record's classes.
+std::string labels_of(const DataSource& data, std::uint32_t record) {
+    const std::vector<std::string>& names = data.info().classes;
+    if (data.label_sets() == nullptr) return names[data.labels()[record]];
+    const std::span<const std::uint32_t> labels = data.label_sets()->of(record);
+    return labels.empty() ? "(no label)" : listed(labels, [&](std::uint32_t label) { return names[label]; });
+}
+
 std::string title_of(const DataSource& data, std::uint32_t record) {
-    return fmt::format("{} {}", record, data.info().classes[data.labels()[record]]);
+    return fmt::format("{} {}", record, labels_of(data, record));
 }
 
 int show(const ShowFlags& flags) {

@@ -75,7 +75,8 @@ void take_training_classes(DataSource& data, const std::vector<std::string>& tra
             as_printable(source));
         return;
     }
-    for (const std::uint32_t label : data.labels())
+    for (const std::uint32_t label :
+         data.label_sets() != nullptr ? data.label_sets()->labels() : data.labels())
         if (labels[label] == absent)
             throw InputError(as_printable(
                 fmt::format("{}: its class {} is none of the {} classes of the training data; call it as one "

@@ -24,8 +24,7 @@ void make_grey(std::span<const std::uint8_t> colour, std::span<std::uint8_t> gre
 }
 
 ConvertedSource::ConvertedSource(std::unique_ptr<DataSource> source, ImageSize image)
-    : DataSource(with_image(source->info(), image), {source->labels().begin(), source->labels().end()}),
-      source_(std::move(source)),
+    : DataSource(with_image(source->info(), image), *source), source_(std::move(source)),
       resizer_({source_->image_size().height, source_->image_size().width}, {image.height, image.width}) {}
 
 void ConvertedSource::read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const {

@@ -54,7 +54,7 @@ struct DataFormat {
         name; ///< of a folder's files: `MNIST's`, after "a folder with"; or the word that --data takes
     std::string_view more;                   ///< about a word: `ten classes of drawn shapes`
     std::array<std::string_view, 2> files;   ///< one that a folder has, by split; empty: a word
-    std::array<std::string_view, 7> options; ///< the names that it knows
+    std::array<std::string_view, 8> options; ///< the names that it knows
     bool holds_out = false;                  ///< whether it obeys held_out
     /// Whether a request's source, without options, is of this format. Never throws.
     bool (*recognizes)(const DataRequest& request);

@@ -9,8 +9,8 @@
 namespace towers {
 
 /// Writes the pictures of a data set's training examples and, unless `test` is null, of its test examples,
-/// which have the same classes and size; the file appears whole or not at all. Throws InputError when it
-/// cannot be written or an example cannot be read.
+/// which have the same classes and size, and label sets if those have some; the file appears whole or not at
+/// all. Throws InputError when it cannot be written or an example cannot be read.
 void write_packed(const DataSource& train, const DataSource* test, const std::filesystem::path& path);
 
 } // namespace towers

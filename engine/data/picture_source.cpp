@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 
 class PictureSource final : public DataSource {
 public:
-    PictureSource(DataInfo info, std::vector<std::uint32_t> labels, PictureListing listing,
-                  const DataRequest& request)
+    /// `labels`: one or a set of each record.
+    template<class Labels>
+    PictureSource(DataInfo info, Labels labels, PictureListing listing, const DataRequest& request)
         : DataSource(std::move(info), std::move(labels)), folder_(std::move(listing.folder)),
           files_(std::move(listing.files)), source_(request.source), broken_(request) {
         for (const auto& record : listing.records) file_of_.push_back(record.file);
@@ -123,13 +124,23 @@ std::unique_ptr<DataSource> open_listed(PictureListing listing, std::vector<std:
     std::erase_if(listing.records,
                   [&](const auto& record) { return file_bytes[record.file] == broken_file; });
     std::vector<std::uint32_t> labels;
+    LabelSets sets;
     for (const auto& [file, label] : listing.records) {
         listing.checksum.add(fnv1a(listing.files[file]));
         listing.checksum.add(file_bytes[file]);
-        listing.checksum.add(label);
-        labels.push_back(label);
+        if (!listing.sets) {
+            listing.checksum.add(label);
+            labels.push_back(label);
+            continue;
+        }
+        const std::span<const std::uint32_t> its = listing.sets->of(label);
+        listing.checksum.add(its.size());
+        for (const std::uint32_t each : its) listing.checksum.add(each);
+        sets.add(its);
     }
     DataInfo info{"pictures", std::move(classes), wanted_size(request, sizes), sizes.range()};
+    if (std::exchange(listing.sets, std::nullopt))
+        return std::make_unique<PictureSource>(std::move(info), std::move(sets), std::move(listing), request);
     return std::make_unique<PictureSource>(std::move(info), std::move(labels), std::move(listing), request);
 }
 

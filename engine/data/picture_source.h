@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,15 @@ namespace towers {
 /// Which files a data set has, and its records, several of which may have one file.
 struct PictureListing {
     struct Record {
-        std::uint32_t file, label;
+        std::uint32_t file, label; ///< label: or the number of its set
     };
 
     std::filesystem::path folder;
     std::vector<std::string> files; ///< below the folder, or absolute
     std::vector<Record> records;    ///< in their order
-    Checksum checksum = {};         ///< of what else tells data sets apart
+    /// If a picture may have several labels, or none.
+    std::optional<LabelSets> sets = {};
+    Checksum checksum = {}; ///< of what else tells data sets apart
 };
 
 /// The most records of a data set.

@@ -16,6 +16,22 @@ DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
 
 DataSource::DataSource(DataInfo info, LabelSets label_sets)
     : info_(std::move(info)), label_sets_(std::move(label_sets)) {
+    take_first_labels();
+}
+
+DataSource::DataSource(DataInfo info, const DataSource& other)
+    : info_(std::move(info)), labels_(other.labels_), label_sets_(other.label_sets_) {}
+
+DataSource::DataSource(DataInfo info, const DataSource& other, std::span<const std::uint32_t> records)
+    : info_(std::move(info)) {
+    for (const std::uint32_t record : records) labels_.push_back(other.labels_[record]);
+    if (!other.label_sets_) return;
+    label_sets_.emplace();
+    for (const std::uint32_t record : records) label_sets_->add(other.label_sets_->of(record));
+}
+
+void DataSource::take_first_labels() {
+    labels_.clear();
     for (std::size_t i = 0; i < label_sets_->size(); ++i) {
         const std::span<const std::uint32_t> labels = label_sets_->of(i);
         labels_.push_back(labels.empty() ? 0 : labels.front());
@@ -33,8 +49,21 @@ std::vector<std::size_t> DataSource::counts() const {
 }
 
 void DataSource::relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes) {
-    for (std::uint32_t& label : labels_) label = labels[label];
     info_.classes = std::move(classes);
+    if (!label_sets_) {
+        for (std::uint32_t& label : labels_) label = labels[label];
+        return;
+    }
+    LabelSets others;
+    std::vector<std::uint32_t> its;
+    for (std::size_t i = 0; i < label_sets_->size(); ++i) {
+        its.clear();
+        for (const std::uint32_t label : label_sets_->of(i)) its.push_back(labels[label]);
+        std::ranges::sort(its);
+        others.add(its);
+    }
+    label_sets_ = std::move(others);
+    take_first_labels();
 }
 
 void DataSource::read(std::size_t first, std::size_t count, std::span<std::uint8_t> images) const {
@@ -70,9 +99,21 @@ std::uint64_t DataSource::checksum() const {
     return known ? *known : compute_checksum();
 }
 
+void DataSource::add_labels(Checksum& sum) const {
+    if (!label_sets_) {
+        for (const std::uint32_t label : labels_) sum.add(label);
+        return;
+    }
+    for (std::size_t i = 0; i < label_sets_->size(); ++i) {
+        const std::span<const std::uint32_t> labels = label_sets_->of(i);
+        sum.add(labels.size());
+        for (const std::uint32_t label : labels) sum.add(label);
+    }
+}
+
 std::uint64_t DataSource::compute_checksum() const {
     Checksum sum;
-    for (const std::uint32_t label : labels_) sum.add(label);
+    add_labels(sum);
     read_all([&](std::size_t, std::span<const std::uint8_t> images) { sum.add(std::as_bytes(images)); });
     return sum.value();
 }

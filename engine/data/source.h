@@ -14,6 +14,8 @@
 
 namespace towers {
 
+class Checksum;
+
 enum class Split { train, test };
 
 /// Of a stored image, whose elements are bytes. Channels: 1 grey, or 3: red, green, blue.
@@ -55,7 +57,7 @@ public:
 
     std::vector<std::size_t> counts() const; ///< examples of each class, in the order of their labels
 
-    /// Gives the records with label i the label `labels[i]`, and the classes other names.
+    /// Gives the records label `labels[i]` in place of label i, and the classes other names.
     void relabel(std::span<const std::uint32_t> labels, std::vector<std::string> classes);
 
     /// Fills images [records.size()][channels][height][width], planes of bytes as in CIFAR-10. From any
@@ -77,6 +79,9 @@ public:
     /// reads.
     std::uint64_t checksum() const;
 
+    /// Adds what the records' labels say to a checksum, as checksum() begins.
+    void add_labels(Checksum& sum) const;
+
     /// Of a source whose images are not in memory: of its index, such as labels and the names and sizes
     /// of files, so that nobody reads all images only to tell data sets apart. None: they are in
     /// memory.
@@ -93,8 +98,13 @@ protected:
     std::uint64_t compute_checksum() const; ///< of all labels and images
     DataSource(DataInfo info, std::vector<std::uint32_t> labels);
     DataSource(DataInfo info, LabelSets label_sets);
+    DataSource(DataInfo info, const DataSource& other); ///< with the labels of its records
+    /// With the labels of these records of the other source.
+    DataSource(DataInfo info, const DataSource& other, std::span<const std::uint32_t> records);
 
 private:
+    void take_first_labels(); ///< of the label sets
+
     DataInfo info_;
     std::vector<std::uint32_t> labels_;
     std::optional<LabelSets> label_sets_;

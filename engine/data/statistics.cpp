@@ -22,12 +22,35 @@ void count(std::span<const std::uint8_t> images, const ImageSize& size, std::vec
         for (const std::uint8_t byte : images.subspan(i, plane)) ++channels[i / plane % size.channels][byte];
 }
 
+/// Of the records that are not broken.
+void count_labels(const DataSource& data, DataStatistics& statistics) {
+    statistics.counts.resize(data.info().classes.size());
+    auto broken = statistics.broken.begin();
+    for (std::uint32_t i = 0; i < data.size(); ++i) {
+        if (broken != statistics.broken.end() && broken->record == i) {
+            ++broken;
+            continue;
+        }
+        if (data.label_sets() == nullptr) {
+            ++statistics.counts[data.labels()[i]];
+            continue;
+        }
+        const std::span<const std::uint32_t> labels = data.label_sets()->of(i);
+        for (const std::uint32_t label : labels) ++statistics.counts[label];
+        if (!statistics.labels) statistics.labels = {.least = labels.size()};
+        statistics.labels->least = std::min(statistics.labels->least, labels.size());
+        statistics.labels->most = std::max(statistics.labels->most, labels.size());
+        statistics.labels->all += labels.size();
+        statistics.labels->without += labels.empty();
+    }
+}
+
 /// Some records of another source.
 class PartOfSource final : public DataSource {
 public:
     PartOfSource(std::unique_ptr<DataSource> whole, std::vector<std::uint32_t> records)
-        : DataSource(whole->info(), labels_of(*whole, records)), whole_(std::move(whole)),
-          records_(std::move(records)) {}
+        : DataSource(whole->info(), *whole, records), whole_(std::move(whole)), records_(std::move(records)) {
+    }
 
     using DataSource::read;
     void read(std::span<const std::uint32_t> records, std::span<std::uint8_t> images) const override {
@@ -37,13 +60,6 @@ public:
     }
 
 private:
-    static std::vector<std::uint32_t> labels_of(const DataSource& whole,
-                                                const std::vector<std::uint32_t>& records) {
-        std::vector<std::uint32_t> labels;
-        for (const std::uint32_t record : records) labels.push_back(whole.labels()[record]);
-        return labels;
-    }
-
     std::unique_ptr<DataSource> whole_;
     std::vector<std::uint32_t> records_; ///< numbers in the whole
 };
@@ -66,7 +82,6 @@ std::unique_ptr<DataSource> without_broken(std::unique_ptr<DataSource> source) {
 DataStatistics statistics_of(const DataSource& data) {
     const ImageSize size = data.image_size();
     DataStatistics statistics;
-    statistics.counts = data.counts();
 
     std::vector<Histogram> channels(size.channels);
     std::vector<std::uint8_t> images;
@@ -83,10 +98,10 @@ DataStatistics statistics_of(const DataSource& data) {
                     count(image, size, channels);
                 } catch (const InputError& error) {
                     statistics.broken.push_back({std::uint32_t(i), error.what()});
-                    --statistics.counts[data.labels()[i]];
                 }
         }
     }
+    count_labels(data, statistics);
     for (const Histogram& histogram : channels) {
         double pixels = 0, sum = 0, squares = 0;
         for (unsigned byte = 0; byte < 256; ++byte) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,12 @@ struct DataStatistics {
     std::vector<std::size_t> counts;     ///< examples by class
     std::vector<double> mean, deviation; ///< of each channel's pixels, bytes being 0 to 1
     std::vector<BrokenRecord> broken;    ///< those that cannot be read
+    /// How many labels an example has, if the data have label sets.
+    struct LabelsEach {
+        std::size_t least = 0, most = 0, all = 0;
+        std::size_t without = 0; ///< examples without any
+    };
+    std::optional<LabelsEach> labels;
 };
 
 /// Reads every record.

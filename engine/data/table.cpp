@@ -12,6 +12,7 @@
 #include "engine/plural.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -126,31 +127,162 @@ enum class Use { training, testing, neither };
 struct Table {
     struct Row {
         std::uint32_t row; ///< its number
-        std::uint32_t file, label;
+        std::uint32_t file;
+        std::uint32_t label; ///< or the number of its set
         std::uint32_t split; ///< its word
     };
 
     TableColumns columns;
     Numbering files, labels, splits;
     std::vector<Row> rows;
+    std::optional<LabelSets> sets; ///< of the rows, if a picture may have several labels, or none
+
+    std::span<const std::uint32_t> labels_of(const Row& row) const {
+        return sets ? sets->of(row.label) : std::span(&row.label, 1);
+    }
+};
+
+/// The separator between labels in a field; none: a field has one label.
+std::optional<std::string> separator_of(const DataRequest& request, const TableColumns& columns) {
+    const std::string* const says = option(request, separator_option);
+    if (says == nullptr) return std::nullopt;
+    if (says->empty())
+        refuse(request, "?{0}=: give what is between two labels, such as '{1}?{0}=|', or {2} or {3}",
+               separator_option, request.source, by_spaces, by_rows);
+    if (!columns.flags.empty())
+        refuse(request, "?{}={}: several columns say the labels already; name one, or leave it out",
+               separator_option, *says);
+    return *says == " " ? by_spaces : *says;
+}
+
+/// Reads the labels of a row.
+class LabelReader {
+public:
+    LabelReader(const DataRequest& request, Table& table)
+        : request_(request), table_(table), separator_(separator_of(request, table.columns)) {
+        for (std::size_t i = 0; i < table.columns.flag_names.size(); ++i)
+            if (table.labels.number_of(table.columns.flag_names[i]) != i)
+                refuse(request, "has two columns called {}; rename one of them", table.columns.flag_names[i]);
+        if (separator_ || !table.columns.flags.empty()) table.sets.emplace();
+    }
+
+    bool are_in_rows() const { return separator_ == by_rows; }
+
+    /// Returns Table::Row::label.
+    std::uint32_t read(const std::vector<std::string_view>& fields, std::size_t row) {
+        const std::string_view field = fields[table_.columns.label];
+        if (!table_.sets) return table_.labels.number_of(field);
+        labels_.clear();
+        if (!table_.columns.flags.empty())
+            read_flags(fields, row);
+        else if (are_in_rows()) {
+            if (!field.empty()) labels_.push_back(table_.labels.number_of(field));
+        } else
+            split(field, row);
+        std::ranges::sort(labels_);
+        if (const auto again = std::ranges::adjacent_find(labels_); again != labels_.end())
+            refuse(request_, "row {}: '{}' has the label '{}' twice; write each once", row, field,
+                   table_.labels[*again]);
+        table_.sets->add(labels_);
+        return std::uint32_t(table_.sets->size() - 1);
+    }
+
+    /// Makes one row of those of a file in a split.
+    void join_rows() {
+        std::unordered_map<std::uint64_t, std::size_t> places;
+        std::vector<Table::Row> rows;
+        std::vector<std::vector<std::uint32_t>> labels;
+        for (const Table::Row& row : table_.rows) {
+            const auto [found, is_first] =
+                places.emplace(std::uint64_t(row.file) << 32 | row.split, rows.size());
+            if (is_first) {
+                rows.push_back(row);
+                rows.back().label = std::uint32_t(labels.size());
+                labels.emplace_back();
+            }
+            std::vector<std::uint32_t>& its = labels[found->second];
+            for (const std::uint32_t label : table_.sets->of(row.label)) {
+                if (std::ranges::find(its, label) != its.end())
+                    refuse(request_, "row {}: {} has the label '{}' twice; remove the row", row.row,
+                           table_.files[row.file], table_.labels[label]);
+                its.push_back(label);
+            }
+        }
+        table_.sets.emplace();
+        for (std::vector<std::uint32_t>& its : labels) {
+            std::ranges::sort(its);
+            table_.sets->add(its);
+        }
+        table_.rows = std::move(rows);
+    }
+
+private:
+    static bool is_number(std::string_view field, double wanted) {
+        double value = -1;
+        const auto [rest, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+        return error == std::errc() && rest == field.data() + field.size() && value == wanted;
+    }
+
+    void read_flags(const std::vector<std::string_view>& fields, std::size_t row) {
+        const TableColumns& columns = table_.columns;
+        for (std::uint32_t i = 0; i < columns.flags.size(); ++i) {
+            const std::string_view field = fields[columns.flags[i]];
+            const std::string word = field.size() <= 5 ? lower(std::string(field)) : "";
+            if (word == "1" || word == "true" || is_number(field, 1))
+                labels_.push_back(i);
+            else if (word != "0" && word != "false" && !is_number(field, 0))
+                refuse(request_,
+                       "row {}: {} is '{}'; write 0 or 1, or name only the columns that say so of a class "
+                       "with '{}?{}=COLUMN,COLUMN'",
+                       row, columns.flag_names[i], field, request_.source, label_option);
+        }
+    }
+
+    void split(std::string_view field, std::size_t row) {
+        const bool spaces = *separator_ == by_spaces;
+        const std::string_view between = spaces ? std::string_view(" ") : std::string_view(*separator_);
+        const std::string_view whole = trimmed(field);
+        if (whole.empty()) return;
+        for (std::size_t at = 0, end; at <= whole.size(); at = end + between.size()) {
+            end = std::min(whole.find(between, at), whole.size());
+            const std::string_view label = trimmed(whole.substr(at, end - at));
+            if (label.empty() && spaces) continue;
+            if (label.empty())
+                refuse(request_, "row {}: '{}' has an empty label beside a '{}'; remove that", row, field,
+                       between);
+            labels_.push_back(table_.labels.number_of(label));
+        }
+    }
+
+    static std::string_view trimmed(std::string_view text) {
+        const std::size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+        return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+    }
+
+    const DataRequest& request_;
+    Table& table_;
+    std::optional<std::string> separator_;
+    std::vector<std::uint32_t> labels_; ///< of the row
 };
 
 Table read_table(const DataRequest& request) {
     Rows rows(request);
-    Table table{.columns = rows.columns(), .files = {}, .labels = {}, .splits = {}, .rows = {}};
-    const auto& [header, count, file, label, split, named, label_name] = table.columns;
+    Table table{.columns = rows.columns(), .files = {}, .labels = {}, .splits = {}, .rows = {}, .sets = {}};
+    const TableColumns& columns = table.columns;
+    LabelReader labels(request, table);
     for (std::vector<std::string_view> fields; rows.next(fields);) {
-        if (fields[file].empty()) refuse(request, "row {} names no file", rows.row());
+        if (fields[columns.file].empty()) refuse(request, "row {} names no file", rows.row());
         if (table.rows.size() == most_pictures) refuse(request, "has too many rows; give a part of them");
-        table.rows.push_back({std::uint32_t(rows.row()), table.files.number_of(fields[file]),
-                              table.labels.number_of(fields[label]),
-                              split ? table.splits.number_of(fields[*split]) : 0});
+        table.rows.push_back({std::uint32_t(rows.row()), table.files.number_of(fields[columns.file]),
+                              labels.read(fields, rows.row()),
+                              columns.split ? table.splits.number_of(fields[*columns.split]) : 0});
         if (table.labels.size() > most_classes)
             refuse(
                 request,
                 "row {}: {} has more than {} labels; are they classes? choose a column with '{}?{}=COLUMN'",
-                rows.row(), label_name, most_classes, request.source, label_option);
+                rows.row(), columns.label_name, most_classes, request.source, label_option);
     }
+    if (labels.are_in_rows()) labels.join_rows();
     return table;
 }
 
@@ -200,9 +332,18 @@ std::vector<Table::Row> rows_for(Use use, const Table& table, const std::optiona
     return rows;
 }
 
-/// Refuses rows without a label, and files with several.
+/// `'cat', 'dog'`, or `nothing`
+std::string names_of(std::span<const std::uint32_t> labels, const Table& table) {
+    const std::string names =
+        listed(labels, [&](std::uint32_t label) { return fmt::format("'{}'", table.labels[label]); });
+    return names.empty() ? "nothing" : names;
+}
+
+/// Refuses rows without a label, where each has one, and files that have others in another row.
 void check_labels(const std::vector<Table::Row>& rows, const Table& table, const DataRequest& request) {
-    const auto has_none = [&](const Table::Row& row) { return table.labels[row.label].empty(); };
+    const auto has_none = [&](const Table::Row& row) {
+        return !table.sets && table.labels[row.label].empty();
+    };
     if (const auto count = std::ranges::count_if(rows, has_none); count > 0) {
         const Table::Row& row = *std::ranges::find_if(rows, has_none);
         refuse(request, "row {} has no label in {}{}; add it, or remove the row", row.row,
@@ -213,12 +354,14 @@ void check_labels(const std::vector<Table::Row>& rows, const Table& table, const
         const Table::Row*& before = first[row.file];
         if (before == nullptr)
             before = &row;
-        else if (before->label != row.label)
+        else if (!std::ranges::equal(table.labels_of(*before), table.labels_of(row)))
             refuse(
-                request,
-                "row {}: {} is '{}', but '{}' in row {}; a picture has one label, so remove one of the rows",
-                row.row, table.files[row.file], table.labels[row.label], table.labels[before->label],
-                before->row);
+                request, "row {}: {} is {}, but {} in row {}; {}", row.row, table.files[row.file],
+                names_of(table.labels_of(row), table), names_of(table.labels_of(*before), table), before->row,
+                table.sets ? "remove one of the rows"
+                           : fmt::format("remove one of the rows, or say with '{}?{}={}' that a picture may "
+                                         "have several labels, each in a row",
+                                         request.source, separator_option, by_rows));
     }
 }
 
@@ -239,7 +382,7 @@ void tell_of_repeated(const std::vector<Table::Row>& rows, const Table& table, c
 /// Refuses labels that are several classes, each of which is a label of its own elsewhere.
 void check_single(const std::set<std::string, std::less<>>& names, const Table& table,
                   const DataRequest& request) {
-    if (option(request, label_option) != nullptr) return; // the user knows them
+    if (table.sets || option(request, label_option) != nullptr) return; // the user knows them
     const auto is_several = [&](std::string_view name, char separator) {
         if (name.find(separator) == name.npos) return false;
         for (std::size_t at = 0, end; at <= name.size(); at = end + 1) {
@@ -255,19 +398,28 @@ void check_single(const std::set<std::string, std::less<>>& names, const Table& 
             if (is_several(name, separator)) {
                 const auto row = std::ranges::find_if(
                     table.rows, [&](const Table::Row& each) { return table.labels[each.label] == name; });
-                refuse(request,
-                       "row {}: '{}' is several labels, each of which stands alone in other rows, and a "
-                       "picture has one; choose another column with '{}?{}=COLUMN', or say with '{}?{}={}' "
-                       "that it is the name of a class",
-                       row->row, name, request.source, label_option, request.source, label_option,
-                       table.columns.label_name);
+                refuse(
+                    request,
+                    "row {}: '{}' is several labels, each of which stands alone in other rows; say with "
+                    "'{}?{}={}' that a picture may have several, or with '{}?{}={}' that it is the name of a "
+                    "class",
+                    row->row, name, request.source, separator_option,
+                    separator == ' ' ? by_spaces : std::string(1, separator), request.source, label_option,
+                    table.columns.label_name);
             }
 }
 
-/// The names of the classes, by label, sorted: by number if all are numbers, else by their bytes.
+/// The names of the classes, by label: of columns in their order, else sorted, by number if all are numbers,
+/// else by their bytes.
 std::vector<std::uint32_t> sorted_labels(const std::vector<Table::Row>& rows, const Table& table) {
+    if (!table.columns.flags.empty()) {
+        std::vector<std::uint32_t> labels(table.labels.size());
+        std::iota(labels.begin(), labels.end(), 0u);
+        return labels;
+    }
     std::vector<bool> used(table.labels.size());
-    for (const Table::Row& row : rows) used[row.label] = true;
+    for (const Table::Row& row : rows)
+        for (const std::uint32_t label : table.labels_of(row)) used[label] = true;
     std::vector<std::uint32_t> labels;
     std::vector<std::string> names;
     for (std::uint32_t i = 0; i < used.size(); ++i)
@@ -364,24 +516,45 @@ void tell_of_splits(const Table& table, const std::optional<std::vector<Use>>& u
                      training[first_both->file]);
 }
 
+/// Warns of a separator that is nowhere.
+void tell_of_separator(const std::vector<Table::Row>& rows, const Table& table, const DataRequest& request) {
+    const std::string* const says = option(request, separator_option);
+    if (says == nullptr ||
+        std::ranges::any_of(rows, [&](const Table::Row& row) { return table.labels_of(row).size() > 1; }))
+        return;
+    spdlog::warn("{}?{}={}: no row has several labels; is this their separator?",
+                 as_printable(request.source), separator_option, as_printable(*says));
+}
+
 PictureListing list_files(const std::vector<Table::Row>& rows, const std::vector<std::uint32_t>& classes,
                           const Table& table, const DataRequest& request) {
     PictureListing listing{.folder = root_of(request), .files = {}, .records = {}};
+    if (table.sets) listing.sets.emplace();
+    std::vector<std::uint32_t> its;
     std::vector<std::uint32_t> label_of(table.labels.size(), none), file_of(table.files.size(), none);
     for (std::uint32_t i = 0; i < classes.size(); ++i) label_of[classes[i]] = i;
     for (const std::uint32_t each : classes) listing.checksum.add(fnv1a(table.labels[each]));
     for (const Table::Row& row : rows) {
-        if (label_of[row.label] == none)
-            refuse(request,
-                   "row {}: its class '{}' is none of those of the training rows; call it as one of them, or "
-                   "remove the row",
-                   row.row, table.labels[row.label]);
-        if (!is_in_split(table.labels[row.label] + '/' + table.files[row.file], request)) continue;
+        its.clear();
+        for (const std::uint32_t label : table.labels_of(row)) {
+            if (label_of[label] == none)
+                refuse(
+                    request,
+                    "row {}: its class '{}' is none of those of the training rows; call it as one of them, "
+                    "or remove the row",
+                    row.row, table.labels[label]);
+            its.push_back(label_of[label]);
+        }
+        std::ranges::sort(its);
+        const std::string folder = table.sets ? "" : table.labels[row.label];
+        if (!is_in_split(folder + '/' + table.files[row.file], request)) continue;
         if (file_of[row.file] == none) {
             file_of[row.file] = std::uint32_t(listing.files.size());
             listing.files.push_back(file_called(listing.folder, table.files[row.file]));
         }
-        listing.records.push_back({file_of[row.file], label_of[row.label]});
+        if (table.sets) listing.sets->add(its);
+        listing.records.push_back(
+            {file_of[row.file], table.sets ? std::uint32_t(listing.records.size()) : its[0]});
     }
     return listing;
 }
@@ -429,12 +602,16 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
     if (listing.records.empty())
         refuse(request, "has no {} pictures{}; add some", training ? "training" : "test",
                with_held_out(request));
-    if (classes.size() < 2 && request.trained.empty())
+    if (table.sets && classes.empty())
+        refuse(request, "has no labels in {}; choose another column with '{}?{}=COLUMN'",
+               table.columns.label_name, request.source, label_option);
+    if (!table.sets && classes.size() < 2 && request.trained.empty())
         refuse(
             request,
             "has one class only, '{}' in {}; give two or more, or choose another column with '{}?{}=COLUMN'",
             classes.at(0), table.columns.label_name, request.source, label_option);
-    if (training && rows.size() >= 20 && classes.size() == rows.size())
+    if (training) tell_of_separator(rows, table, request);
+    if (training && !table.sets && rows.size() >= 20 && classes.size() == rows.size())
         spdlog::warn("{}: each row has a class of its own; if {} says something else, choose another column "
                      "with '{}?{}=COLUMN'",
                      as_printable(request.source), as_printable(table.columns.label_name),
@@ -470,16 +647,16 @@ bool recognizes(const DataRequest& request) {
 } // namespace
 
 const DataFormat& table_format() {
-    static constexpr DataFormat format{
-        .key = "table",
-        .name = "a table of pictures and classes (.csv or .tsv)",
-        .more = {},
-        .files = {"table of pictures", "row for testing"},
-        .options = {root_option, file_option, label_option, split_option, test_option, header_option, "size"},
-        .holds_out = true,
-        .recognizes = recognizes,
-        .open = open_table,
-        .named = true};
+    static constexpr DataFormat format{.key = "table",
+                                       .name = "a table of pictures and classes (.csv or .tsv)",
+                                       .more = {},
+                                       .files = {"table of pictures", "row for testing"},
+                                       .options = {root_option, file_option, label_option, separator_option,
+                                                   split_option, test_option, header_option, "size"},
+                                       .holds_out = true,
+                                       .recognizes = recognizes,
+                                       .open = open_table,
+                                       .named = true};
     return format;
 }
 

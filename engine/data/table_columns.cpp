@@ -31,6 +31,7 @@ constexpr std::string_view label_names[] = {
     "label",   "class",      "target",     "category",  "labels",       "classes",
     "targets", "categories", "labelname",  "classname", "categoryname", "labelid",
     "classid", "categoryid", "classlabel", "y",         "tag",          "tags"};
+constexpr std::string_view every_column = "*"; ///< but those of files and splits
 constexpr std::string_view split_names[] = {"split", "subset", "set", "fold", "partition", "phase", "usage"};
 
 /// `Image_ID` as `imageid`
@@ -52,12 +53,17 @@ public:
         columns_.header = has_header();
         const auto split = named(split_option);
         columns_.split_is_named = option(split_option) != nullptr;
-        const auto label = named(label_option);
+        const auto label = names_flags() ? std::nullopt : named(label_option);
         columns_.file = file_column(label, split);
         if (split)
             columns_.split = split;
         else if (!columns_.split_is_named)
             columns_.split = guessed_split(label);
+        if (names_flags()) {
+            columns_.flags = flags();
+            for (const std::size_t column : columns_.flags) columns_.flag_names.push_back(name_of(column));
+            return columns_;
+        }
         columns_.label = label ? *label : label_column();
         columns_.label_name = name_of(columns_.label);
         return columns_;
@@ -120,26 +126,63 @@ private:
     std::optional<std::size_t> named(const char* name) const {
         const std::string* const says = option(name);
         if (says == nullptr || (name == split_option && *says == "none")) return std::nullopt;
+        return named(name, *says);
+    }
+
+    /// The column that an option calls so.
+    std::size_t named(const char* name, const std::string& says) const {
         if (columns_.header) {
-            const std::size_t column = find(first_, *says);
+            const std::size_t column = find(first_, says);
             if (column < first_.size()) {
-                if (find({first_.begin() + std::ptrdiff_t(column) + 1, first_.end()}, *says) + column + 1 <
+                if (find({first_.begin() + std::ptrdiff_t(column) + 1, first_.end()}, says) + column + 1 <
                     first_.size())
                     refuse(fmt::format(
-                        "has two columns called {}; name one of them by its number, as in '{}?{}={}'", *says,
+                        "has two columns called {}; name one of them by its number, as in '{}?{}={}'", says,
                         source_, name, column + 1));
                 return column;
             }
         }
         std::size_t number = 0;
-        const char* const end = says->data() + says->size();
-        const auto [rest, error] = std::from_chars(says->data(), end, number);
+        const char* const end = says.data() + says.size();
+        const auto [rest, error] = std::from_chars(says.data(), end, number);
         if (error == std::errc() && rest == end && number >= 1 && number <= first_.size()) return number - 1;
         refuse(columns_.header
-                   ? fmt::format("has no column called {}; its columns are {}", *says, listed_columns())
+                   ? fmt::format("has no column called {}; its columns are {}", says, listed_columns())
                    : fmt::format(
                          "has no column {}; give a number from 1 to {}, since its first row names no columns",
-                         *says, first_.size()));
+                         says, first_.size()));
+    }
+
+    /// Whether the option for labels names several columns: it is `*`, or no column but a list of them.
+    bool names_flags() const {
+        const std::string* const says = option(label_option);
+        if (says == nullptr || (columns_.header && find(first_, *says) < first_.size())) return false;
+        return *says == every_column || says->find(',') != says->npos;
+    }
+
+    std::vector<std::size_t> flags() const {
+        const std::string& says = *option(label_option);
+        std::vector<std::size_t> columns;
+        if (says == every_column) {
+            for (std::size_t i = 0; i < first_.size(); ++i)
+                if (i != columns_.file && i != columns_.split && !is_index(i)) columns.push_back(i);
+            if (columns.empty())
+                refuse(fmt::format("has no column of labels beside {}; give a table of file and labels",
+                                   name_of(columns_.file)));
+            return columns;
+        }
+        for (std::size_t at = 0, end; at <= says.size(); at = end + 1) {
+            end = std::min(says.find(',', at), says.size());
+            at = std::min(says.find_first_not_of(' ', at), end);
+            const std::size_t column = named(label_option, says.substr(at, end - at));
+            if (std::ranges::find(columns, column) != columns.end() || column == columns_.file ||
+                column == columns_.split)
+                refuse(fmt::format("has {} for the labels twice, or for the files or splits too; name each "
+                                   "column once in '{}?{}={}'",
+                                   name_of(column), source_, label_option, says));
+            columns.push_back(column);
+        }
+        return columns;
     }
 
     template<std::size_t n>
@@ -201,10 +244,11 @@ private:
                                name_of(columns_.file)));
         constexpr std::size_t most = 10;
         const std::span<const std::size_t> shown = std::span(left).first(std::min(most, left.size()));
-        refuse(fmt::format("has {} columns that may be labels ({}{}), and a picture has one label; choose a "
-                           "column with '{}?{}=COLUMN'",
+        refuse(fmt::format("has {} columns that may be labels ({}{}); choose one with '{}?{}=COLUMN', or, if "
+                           "each says 0 or 1 of a class, all of them with '{}?{}={}'",
                            left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
-                           left.size() > most ? " ..." : "", source_, label_option));
+                           left.size() > most ? " ..." : "", source_, label_option, source_, label_option,
+                           every_column));
     }
 
     /// Pandas writes the numbers of rows into a first column without a name.

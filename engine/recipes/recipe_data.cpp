@@ -50,6 +50,15 @@ void check_classes(const Recipe& recipe, const DataInfo& data, const std::string
             data.classes.size() + recipe.model.label_offset));
 }
 
+void check_labels(const Recipe& recipe, const DataSource& data, const std::string& place) {
+    if (data.label_sets() == nullptr) return;
+    if (std::ranges::any_of(recipe.model.heads,
+                            [](const LossHead& head) { return head.kind == LossKind::softmax; }))
+        throw InputError(fmt::format("{}: a picture may have several labels, but a loss of recipe {} is a "
+                                     "softmax, which takes one of each; use --set loss.kind=sigmoid",
+                                     as_printable(place.empty() ? data.info().name : place), recipe.name));
+}
+
 void check_data(const Recipe& recipe, const DataInfo& data, const std::string& place) {
     check_classes(recipe, data, place);
     if (const std::string problem = find_problem(recipe, data.image); !problem.empty())
@@ -61,6 +70,7 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     request.image = stored_size(recipe);
     std::unique_ptr<DataSource> data = open_data(request);
     check_classes(recipe, data->info(), request.source);
+    check_labels(recipe, *data, request.source);
     const ImageSize stored = data->image_size();
     const char* const split = request.split == Split::train ? "training" : "test";
     if (const auto pictures = data->info().pictures)
@@ -80,6 +90,11 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
 
 Sampler make_sampler(const Recipe& recipe, const DataSource& data, std::uint64_t seed, bool shuffle) {
     if (recipe.sampling == Sampling::uniform) return {std::uint32_t(data.size()), seed, shuffle};
+    if (data.label_sets() != nullptr)
+        throw InputError(
+            fmt::format("{}: [training]: 'sampler' is \"balanced\", but an example of {} may have "
+                        "several classes; use sampler \"uniform\"",
+                        recipe.source, as_printable(data.info().name)));
     const std::vector<std::size_t> counts = data.counts();
     if (const auto none = std::ranges::find(counts, 0u); none != counts.end())
         throw InputError(fmt::format("{}: [training]: 'sampler' is \"balanced\", but class {} of {} has no "

@@ -100,6 +100,15 @@ std::string table(std::string_view input) {
     return (folder / "T.csv").string() + "?size=9x7";
 }
 
+/// The same of several labels a picture, as the first byte says.
+std::string table_labels(std::string_view input) {
+    constexpr std::string_view options[] = {"separator=|",  "separator=space", "separator=row",
+                                            "separator=::", "label=*",         "label=2,3",
+                                            "label=a,b",    "separator=",      "label=*&file=1"};
+    const std::size_t chosen = input.empty() ? 0 : std::uint8_t(input[0]) % std::size(options);
+    return table(input.substr(std::min<std::size_t>(1, input.size()))) + "&" + std::string(options[chosen]);
+}
+
 std::string encoded_record(std::string_view input) {
     write("train.tfrecord", framed(write_tf_example({{"image/encoded", input}}, {{"label", 0}})));
     return folder.string() + "?size=9x7";

@@ -1,7 +1,7 @@
 // Tables of pictures.
 #include "engine/data/formats.h"
 #include "engine/data/packed.h"
-#include "tests/engine/data/picture_folders.h"
+#include "tests/engine/data/table_folder.h"
 
 #include <doctest/doctest.h>
 
@@ -20,46 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using test::Folder, test::labels_of;
+using test::Folder, test::TableFolder, test::labels_of, test::places_of;
 using Names = std::vector<std::string>;
 using Labels = std::vector<std::uint32_t>;
-
-/// A folder with a table, T.csv, and pictures: 0.png to 9.png and id.jpg.
-struct TableFolder : Folder {
-    TableFolder() {
-        for (int i = 0; i < 10; ++i) put(std::to_string(i) + ".png");
-        put("id.jpg", "rgb.jpg");
-    }
-    DataRequest table(std::string_view text, const std::string& options = "",
-                      Split split = Split::train) const {
-        test::write_text(path() / "T.csv", text);
-        return {.source = (path() / "T.csv").string() + options, .split = split, .image = {8, 8, 3}};
-    }
-    std::unique_ptr<DataSource> open(std::string_view text, const std::string& options = "",
-                                     Split split = Split::train) const {
-        return open_data(table(text, options, split));
-    }
-    /// Without the table's path.
-    std::string problem(const DataRequest& request) const {
-        std::string message = Folder::error(request);
-        const std::string source = (path() / "T.csv").string();
-        for (std::size_t at; (at = message.find(source)) != message.npos;)
-            message.replace(at, source.size(), "T");
-        for (std::size_t at; (at = message.find(path().string())) != message.npos;)
-            message.replace(at, path().string().size(), "F");
-        return message.starts_with("/T.csv") ? "T" + message.substr(6) : message;
-    }
-    std::string problem(std::string_view text, const std::string& options = "") const {
-        return problem(table(text, options));
-    }
-};
-
-Names places_of(const DataSource& data) {
-    Names names;
-    for (std::uint32_t i = 0; i < data.size(); ++i)
-        names.push_back(fs::path(data.place_of(i)).filename().string());
-    return names;
-}
 
 } // namespace
 
@@ -280,22 +243,24 @@ TEST_CASE("tables that are broken are refused in one line with the row") {
         {"file,label\n0.png,\n1.png,\n2.png,a\n",
          "T row 2 has no label in label, nor have 1 others; add it, or remove the row"},
         {"file,label\n0.png,a\n1.png,b\n0.png,b\n",
-         "T row 4: 0.png is 'b', but 'a' in row 2; a picture has one label, so remove one of the rows"},
+         "T row 4: 0.png is 'b', but 'a' in row 2; remove one of the rows, or say with 'T?separator=row' "
+         "that a picture may have several labels, each in a row"},
         {"file,label\n0.png,a\n1.png,a\n", "T has one class only, 'a' in label; give two or more, or choose "
                                            "another column with 'T?label=COLUMN'"},
         {"file,labels\n0.png,a\n1.png,b\n2.png,a b\n",
-         "T row 4: 'a b' is several labels, each of which stands alone in other rows, and a picture has one; "
-         "choose another column with 'T?label=COLUMN', or say with 'T?label=labels' that it is the name of a "
-         "class"},
+         "T row 4: 'a b' is several labels, each of which stands alone in other rows; say with "
+         "'T?separator=space' that a picture may have several, or with 'T?label=labels' that it is the name "
+         "of a class"},
         {"file,label\n0.png,a\n1.png,b\n2.png,a|b\n",
-         "T row 4: 'a|b' is several labels, each of which stands alone in other rows, and a picture has one; "
-         "choose another column with 'T?label=COLUMN', or say with 'T?label=label' that it is the name of a "
+         "T row 4: 'a|b' is several labels, each of which stands alone in other rows; say with "
+         "'T?separator=|' that a picture may have several, or with 'T?label=label' that it is the name of a "
          "class"},
         {"image_id,healthy,rust,scab\n0,1,0,0\n1,0,1,0\n",
-         "T has 3 columns that may be labels (healthy, rust, scab), and a picture has one label; choose a "
-         "column with 'T?label=COLUMN'"},
-        {"0.png,a,x\n1.png,b,y\n", "T has 2 columns that may be labels (column 2, column 3), and a picture "
-                                   "has one label; choose a column with 'T?label=COLUMN'"},
+         "T has 3 columns that may be labels (healthy, rust, scab); choose one with 'T?label=COLUMN', or, if "
+         "each says 0 or 1 of a class, all of them with 'T?label=*'"},
+        {"0.png,a,x\n1.png,b,y\n",
+         "T has 2 columns that may be labels (column 2, column 3); choose one with 'T?label=COLUMN', or, if "
+         "each says 0 or 1 of a class, all of them with 'T?label=*'"},
         {"image_id\n0\n1\n", "T has no column of labels beside image_id; give a table of file and label"},
         {"file,label,label\n0.png,a,b\n", "T has two columns called label; rename one of them"},
         {"shot,kind\nx,a\ny,b\n",
@@ -321,7 +286,7 @@ TEST_CASE("tables that are broken are refused in one line with the row") {
         {"?root=0.png", "T?root=0.png: there is no folder F/0.png"},
         {"?size=0", "T?size=0: give the pixels of a side, or HEIGHTxWIDTH, up to 8192 each"},
         {"?lable=x", "T?lable=x: a table of pictures and classes (.csv or .tsv) take no 'lable', only "
-                     "?root=, ?file=, ?label=, ?split=, ?test=, ?header= and ?size="},
+                     "?root=, ?file=, ?label=, ?separator=, ?split=, ?test=, ?header= and ?size="},
     };
     for (const auto& [option, message] : options) {
         CAPTURE(option);
