@@ -15,6 +15,8 @@
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
 #include "engine/inference/metric.h"
+#include "engine/inference/multilabel_report.h"
+#include "engine/inference/thresholds.h"
 #include "engine/ranks/message.h"
 #include "engine/recipes/quirks.h"
 #include "engine/recipes/recipe_data.h"
@@ -43,7 +45,8 @@ namespace {
 
 struct EvalFlags {
     std::vector<std::string> set;
-    std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion, json;
+    std::string model, recipe, data, format, backend, towers, split = "test", quirks, confusion, json,
+                                                              threshold, best_thresholds;
     unsigned batch = 128, interval = 0;
     std::optional<unsigned> top;
     bool raw = false, per_class = false, skip_broken = false;
@@ -64,10 +67,18 @@ void check(const EvalFlags& flags) {
     check_threads(flags.open.threads);
     check_precision(flags.products);
     if (!flags.confusion.empty()) check_confusion_file(flags.confusion);
-    if (!flags.json.empty()) check_output(flags.json);
-    if (!flags.json.empty() && !flags.confusion.empty() && is_standard_output(flags.json) &&
-        is_standard_output(flags.confusion))
-        throw UsageError("--json and --confusion both write to standard output; give a file for one of them");
+    for (const std::string& file : {flags.json, flags.best_thresholds})
+        if (!file.empty()) check_output(file);
+    const std::pair<const char*, const std::string*> outputs[] = {
+        {"--json", &flags.json},
+        {"--confusion", &flags.confusion},
+        {"--best-thresholds", &flags.best_thresholds}};
+    const char* taken = nullptr;
+    for (const auto& [flag, file] : outputs)
+        if (!file->empty() && is_standard_output(*file))
+            if (const char* const other = std::exchange(taken, flag))
+                throw UsageError(fmt::format(
+                    "{} and {} both write to standard output; give a file for one of them", other, flag));
 }
 
 Recipe recipe_of(const TrainSettings& settings, const std::filesystem::path& checkpoint,
@@ -154,6 +165,8 @@ struct LoadedData {
     std::vector<std::uint32_t> labels; ///< as classes of the network, by record
     std::vector<std::string> names;    ///< of the network's classes
     unsigned scores = 0;               ///< classes whose scores are kept; 0: none are
+    Model model;                       ///< the network
+    std::vector<double> thresholds;    ///< of the data's classes, if examples may have several labels
 };
 
 /// `scores`: are needed. `ranks`: of which each has its own data and devices; null: there is one process.
@@ -170,7 +183,8 @@ LoadedData load_data(const ModelOnRanks& model, const DataRequest& request, bool
     for (const std::uint32_t label : data.labels())
         loaded.labels.push_back(label + recipe.model.label_offset);
     loaded.names = class_names(recipe.model, data.info().classes);
-    if (scores) loaded.scores = recipe.model.classes;
+    loaded.model = recipe.model;
+    if (scores || data.label_sets() != nullptr) loaded.scores = recipe.model.classes;
     return loaded;
 }
 
@@ -255,6 +269,32 @@ DataRequest request_of(const TrainSettings& settings, const FoundCheckpoint& che
     return request;
 }
 
+/// Whether the flags fit examples that have one label each, or may have several; reads the thresholds.
+void check_labels(LoadedData& loaded, const EvalFlags& flags) {
+    if (loaded.data->label_sets() == nullptr) {
+        for (const auto& [flag, given] : {std::pair{"--threshold", !flags.threshold.empty()},
+                                          {"--best-thresholds", !flags.best_thresholds.empty()}})
+            if (given)
+                throw UsageError(fmt::format("{}: each example of {} has one label; leave it out", flag,
+                                             as_printable(loaded.data->info().name)));
+        return;
+    }
+    if (flags.top) throw UsageError("--top: the examples may have several labels; leave it out");
+    if (!flags.confusion.empty() && std::filesystem::path(flags.confusion).extension() == ".png")
+        throw UsageError(
+            fmt::format("--confusion {}: the examples may have several labels, of which there is no "
+                        "picture; give a file whose name ends in .csv",
+                        flags.confusion));
+    loaded.thresholds = read_thresholds(flags.threshold, loaded.data->info().classes);
+}
+
+/// `threshold 0.5`
+std::string thresholds_text(const std::string& threshold) {
+    if (threshold.empty()) return fmt::format("threshold {}", usual_threshold);
+    return (threshold.find_first_not_of("0123456789.") == threshold.npos ? "threshold " : "thresholds of ") +
+           threshold;
+}
+
 /// What is shown of the checkpoint.
 struct Parameters {
     std::filesystem::path path;
@@ -262,24 +302,93 @@ struct Parameters {
     bool averaged;
 };
 
+[[noreturn]] void refuse_diverged(const Parameters& of, double cross_entropy) {
+    throw InputError(fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
+                                 "earlier checkpoint",
+                                 of.path.string(), std::isnan(cross_entropy) ? "NaN" : "infinite"));
+}
+
+const char* variables_of(const Parameters& of) {
+    return of.averaged ? "moving averages of the variables" : "the variables themselves";
+}
+
+/// Adds the metrics and what was evaluated, and writes the file.
+void write_json(nlohmann::json json, const MetricSource& source, const LoadedData& loaded,
+                const Parameters& of, const EvalFlags& flags, std::FILE* text) {
+    const MetricValues values = values_of_metrics(source);
+    for (const Metric& metric : all_metrics()) {
+        const auto value = values.find(metric.name);
+        json[metric.name] = value != values.end() ? nlohmann::json(value->second) : nlohmann::json();
+    }
+    json["checkpoint"] = as_utf8(of.path.string());
+    json["step"] = of.step;
+    json["averaged"] = of.averaged;
+    json["data"] = as_utf8(loaded.data->info().name);
+    json["split"] = flags.split;
+    json["examples"] = source.evaluation.examples;
+    json["labels"] = source.has_label_sets ? "several" : "one";
+    write_output(flags.json, json.dump(1) + '\n');
+    if (!is_standard_output(flags.json)) fmt::print(text, "wrote all metrics to {}\n", flags.json);
+}
+
+/// Where examples may have several labels.
+void show_labels(const LoadedData& loaded, const Predictions& predictions, const Parameters& of,
+                 const EvalFlags& flags) {
+    const LabelSets& sets = *loaded.data->label_sets();
+    const SigmoidScores scores = scores_of(predictions.scores, loaded.model);
+    const Evaluation result = sum_up(predictions.each);
+    if (!std::isfinite(result.cross_entropy())) refuse_diverged(of, result.cross_entropy());
+    const std::vector<std::string>& names = loaded.data->info().classes;
+    const MultilabelReport report(sets, scores, loaded.thresholds);
+    std::FILE* const text = text_stream({flags.confusion, flags.json, flags.best_thresholds});
+    const auto figure = [](const std::optional<double>& value) {
+        return value ? fmt::format("{:.3f}", *value) : "none";
+    };
+    fmt::print(text, "{}: mean average precision = {}\n", timestamp(),
+               figure(report.average_precision.macro));
+    fmt::print(text, "{} of {} examples have exactly the labels found, cross entropy {:.3f}, step {}, {}\n",
+               report.exact, report.examples, result.cross_entropy(), of.step, variables_of(of));
+    fmt::print(text, "macro F1 {}, micro F1 {}, subset accuracy {:.3f}, Hamming loss {:.3f}; {}\n",
+               figure(report.f1.macro), figure(report.f1.micro), report.subset_accuracy(),
+               report.hamming_loss(), thresholds_text(flags.threshold));
+    if (flags.per_class) fmt::print(text, "{}", class_table(report, names));
+    if (!flags.confusion.empty()) {
+        write_output(flags.confusion, confusion_csv(report, names));
+        if (flags.confusion != "-")
+            fmt::print(text, "wrote how often each class is found and missed to {}\n", flags.confusion);
+    }
+    if (!flags.best_thresholds.empty()) {
+        const std::vector<double> best = best_thresholds(sets, scores, unsigned(names.size()));
+        const MultilabelReport at_best(sets, scores, best);
+        write_thresholds(flags.best_thresholds, best, names);
+        fmt::print(text, "macro F1 {}, micro F1 {} with the thresholds that are best here{}\n",
+                   figure(at_best.f1.macro), figure(at_best.f1.micro),
+                   is_standard_output(flags.best_thresholds) ? "" : ", written to " + flags.best_thresholds);
+    }
+    if (!flags.json.empty()) {
+        nlohmann::json json = to_json(report, names, loaded.model.label_offset);
+        json["correct"] = report.exact;
+        json["top_k"] = nullptr;
+        write_json(std::move(json), {result, nullptr, loaded.model.classes, true, &report}, loaded, of, flags,
+                   text);
+    }
+    std::fflush(text);
+}
+
 void show(const LoadedData& loaded, const Predictions& predictions, const Parameters& of, bool padded,
           const EvalFlags& flags) {
+    if (loaded.data->label_sets() != nullptr) return show_labels(loaded, predictions, of, flags);
     const std::uint64_t batch = loaded.evaluators[0].batch(), records = predictions.each.size();
     const std::uint64_t count = padded ? (records + batch - 1) / batch * batch : records;
     const Evaluation result = sum_up(predictions.each, count);
-    if (!std::isfinite(result.cross_entropy()))
-        throw InputError(
-            fmt::format("{}: its cross entropy is {} because the model has diverged; evaluate an "
-                        "earlier checkpoint",
-                        of.path.string(), std::isnan(result.cross_entropy()) ? "NaN" : "infinite"));
+    if (!std::isfinite(result.cross_entropy())) refuse_diverged(of, result.cross_entropy());
     const auto classes = unsigned(loaded.names.size());
     const Evaluation top = sum_up(predictions.each, count, flags.top.value_or(few_classes));
     const ClassificationReport report(loaded.labels, predictions, classes);
     std::FILE* const text = text_stream({flags.confusion, flags.json});
     fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.accuracy());
     fmt::print(text, "{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,
-               result.examples, result.cross_entropy(), of.step,
-               of.averaged ? "moving averages of the variables" : "the variables themselves");
+               result.examples, result.cross_entropy(), of.step, variables_of(of));
     if (flags.top || classes > few_classes)
         fmt::print(text, "precision @ {} = {:.3f}, {} of {} examples\n", top.few, top.accuracy_in_few(),
                    top.correct_in_few, top.examples);
@@ -293,22 +402,10 @@ void show(const LoadedData& loaded, const Predictions& predictions, const Parame
     }
     if (!flags.json.empty()) {
         nlohmann::json json = to_json(report, loaded.names);
-        const MetricValues values = values_of_metrics({result, &report, classes});
-        for (const Metric& metric : all_metrics()) {
-            const auto value = values.find(metric.name);
-            json[metric.name] = value != values.end() ? nlohmann::json(value->second) : nlohmann::json();
-        }
-        json["checkpoint"] = as_utf8(of.path.string());
-        json["step"] = of.step;
-        json["averaged"] = of.averaged;
-        json["data"] = as_utf8(loaded.data->info().name);
-        json["split"] = flags.split;
-        json["examples"] = result.examples;
         json["correct"] = result.correct;
         json["top_k"] = {
             {"k", top.few}, {"correct", top.correct_in_few}, {"accuracy", top.accuracy_in_few()}};
-        write_output(flags.json, json.dump(1) + '\n');
-        if (!is_standard_output(flags.json)) fmt::print(text, "wrote all metrics to {}\n", flags.json);
+        write_json(std::move(json), {result, &report, classes}, loaded, of, flags, text);
     }
     std::fflush(text);
 }
@@ -358,6 +455,7 @@ int lead(EvalFlags& flags, Ranks* ranks) {
                 throw UsageError(
                     fmt::format("--top {}: the network tells {} classes apart; give at most so many",
                                 *flags.top, recipe.model.classes));
+            if (!flags.threshold.empty() || !flags.best_thresholds.empty()) check_threshold(recipe);
             const StateLayout layout = layout_of(recipe);
             const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;
@@ -374,6 +472,7 @@ int lead(EvalFlags& flags, Ranks* ranks) {
                                  {"data", to_message(request)},
                                  {"scores", flags.need_scores()}});
                 loaded = load_data(model, request, flags.need_scores(), towers, ranks);
+                check_labels(*loaded, flags);
                 work_begins();
                 const std::string other =
                     other_classes(loaded->data->info().classes, known_classes(file), path.string());
@@ -421,7 +520,12 @@ void add_eval(CLI::App& app, Action& chosen) {
     command->add_flag(
         "--per-class", flags->per_class,
         "Also print precision, recall, F1 and AUC of each class, their averages, and what it is "
-        "most often taken for");
+        "most often taken for, or, where examples may have several labels, how often it is found and missed");
+    add_threshold(*command, flags->threshold);
+    command->add_option(
+        "--best-thresholds", flags->best_thresholds,
+        "Find for each class the threshold with the best F1, and write them to this file, for "
+        "--threshold; - is standard output");
     add_number(*command, "--top", flags->top,
                "Count examples whose class is among the K with the highest scores (default: 5, if the model "
                "has more classes)",
@@ -429,9 +533,11 @@ void add_eval(CLI::App& app, Action& chosen) {
         ->type_name("K");
     command->add_option("--json", flags->json,
                         "Write all metrics to this file as JSON; - is standard output");
-    command->add_option("--confusion", flags->confusion,
-                        "Write the confusion matrix to this file: CSV if its name ends in .csv, a picture if "
-                        "it ends in .png; - is CSV on standard output");
+    command->add_option(
+        "--confusion", flags->confusion,
+        "Write the confusion matrix to this file: CSV if its name ends in .csv, a picture if "
+        "it ends in .png; - is CSV on standard output. Where examples may have several labels: "
+        "a CSV line for each class with its true and false positives and negatives");
     command->add_option("--backend", flags->backend,
                         "Evaluate on all devices of this backend: cuda, vulkan or cpu");
     command->add_option("--towers", flags->towers,

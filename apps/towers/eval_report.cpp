@@ -10,12 +10,39 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace towers {
 namespace {
 
 std::string figure(const std::optional<double>& value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
+
+nlohmann::json number(const std::optional<double>& value) {
+    return value ? nlohmann::json(*value) : nlohmann::json();
+}
+
+/// What a class has, whether an example has one label or several.
+nlohmann::json class_json(const std::string& name, unsigned label, const ClassFigures& figures,
+                          const Ranking& ranking) {
+    return {{"class", as_utf8(name)},
+            {"label", label},
+            {"examples", figures.examples},
+            {"predicted", figures.predicted},
+            {"correct", figures.correct},
+            {"precision", number(figures.precision())},
+            {"recall", number(figures.recall())},
+            {"f1", number(figures.f1())},
+            {"auc", number(ranking.auc)},
+            {"average_precision", number(ranking.average_precision)}};
+}
+
+nlohmann::json report_json(nlohmann::json classes) {
+    return {{"schema", 1},
+            {"towers_version", TOWERS_VERSION},
+            {"calibration_bins", calibration_bins},
+            {"classes", std::move(classes)}};
+}
 
 } // namespace
 
@@ -52,9 +79,6 @@ std::string class_table(const ClassificationReport& report, const std::vector<st
 }
 
 nlohmann::json to_json(const ClassificationReport& report, const std::vector<std::string>& names) {
-    const auto number = [](const std::optional<double>& value) {
-        return value ? nlohmann::json(*value) : nlohmann::json();
-    };
     const Confusion& confusion = report.confusion;
     nlohmann::json classes = nlohmann::json::array();
     for (std::uint32_t label = 0; label < confusion.classes(); ++label) {
@@ -65,22 +89,63 @@ nlohmann::json to_json(const ClassificationReport& report, const std::vector<std
             taken = {{"class", as_utf8(names[*other])},
                      {"label", *other},
                      {"count", confusion.count(label, *other)}};
-        classes.push_back({{"class", as_utf8(names[label])},
-                           {"label", label},
-                           {"examples", figures.examples},
-                           {"predicted", figures.predicted},
-                           {"correct", figures.correct},
-                           {"precision", number(figures.precision())},
-                           {"recall", number(figures.recall())},
-                           {"f1", number(figures.f1())},
-                           {"auc", number(report.rankings[label].auc)},
-                           {"average_precision", number(report.rankings[label].average_precision)},
-                           {"most_often_taken_for", taken}});
+        nlohmann::json its = class_json(names[label], label, figures, report.rankings[label]);
+        its["most_often_taken_for"] = taken;
+        classes.push_back(std::move(its));
     }
-    return {{"schema", 1},
-            {"towers_version", TOWERS_VERSION},
-            {"calibration_bins", calibration_bins},
-            {"classes", std::move(classes)}};
+    return report_json(std::move(classes));
+}
+
+std::string class_table(const MultilabelReport& report, const std::vector<std::string>& names) {
+    std::size_t width = std::string_view("weighted average").size();
+    for (const std::string& name : names) width = std::max(width, as_printable(name).size());
+    std::string table = fmt::format(
+        "{:<{}}  {:>8}  {:>9}  {:>6}  {:>5}  {:>5}  {:>5}  {:>9}  {:>8}  {:>8}  {:>8}  {:>8}\n", "class",
+        width, "examples", "precision", "recall", "F1", "AUC", "AP", "threshold", "TP", "FP", "FN", "TN");
+    std::uint64_t examples = 0;
+    for (std::uint32_t label = 0; label < report.classes.size(); ++label) {
+        const ClassFigures& its = report.classes[label];
+        const Ranking& ranking = report.rankings[label];
+        examples += its.examples;
+        table += fmt::format(
+            "{:<{}}  {:>8}  {:>9}  {:>6}  {:>5}  {:>5}  {:>5}  {:>9.3f}  {:>8}  {:>8}  {:>8}  {:>8}\n",
+            as_printable(names[label]), width, its.examples, figure(its.precision()), figure(its.recall()),
+            figure(its.f1()), figure(ranking.auc), figure(ranking.average_precision),
+            report.thresholds[label], its.correct, its.predicted - its.correct, its.examples - its.correct,
+            report.true_negatives(label));
+    }
+    for (const auto& [name, average] : {std::pair{"macro average", &Averages::macro},
+                                        {"micro average", &Averages::micro},
+                                        {"weighted average", &Averages::weighted}})
+        table += fmt::format("{:<{}}  {:>8}  {:>9}  {:>6}  {:>5}  {:>5}  {:>5}\n", name, width, examples,
+                             figure(report.precision.*average), figure(report.recall.*average),
+                             figure(report.f1.*average), figure(report.auc.*average),
+                             figure(report.average_precision.*average));
+    return table;
+}
+
+nlohmann::json to_json(const MultilabelReport& report, const std::vector<std::string>& names,
+                       unsigned label_offset) {
+    nlohmann::json classes = nlohmann::json::array();
+    for (std::uint32_t label = 0; label < report.classes.size(); ++label) {
+        nlohmann::json its =
+            class_json(names[label], label + label_offset, report.classes[label], report.rankings[label]);
+        its["threshold"] = report.thresholds[label];
+        its["true_negatives"] = report.true_negatives(label);
+        classes.push_back(std::move(its));
+    }
+    return report_json(std::move(classes));
+}
+
+std::string confusion_csv(const MultilabelReport& report, const std::vector<std::string>& names) {
+    std::string text = "class,threshold,true_positives,false_positives,false_negatives,true_negatives\r\n";
+    for (std::uint32_t label = 0; label < report.classes.size(); ++label) {
+        const ClassFigures& its = report.classes[label];
+        text += fmt::format("{},{},{},{},{},{}\r\n", csv_field(names[label]), report.thresholds[label],
+                            its.correct, its.predicted - its.correct, its.examples - its.correct,
+                            report.true_negatives(label));
+    }
+    return text;
 }
 
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names) {

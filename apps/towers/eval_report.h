@@ -3,6 +3,7 @@
 
 #include "engine/files/canvas.h"
 #include "engine/inference/classification_report.h"
+#include "engine/inference/multilabel_report.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -15,8 +16,18 @@ namespace towers {
 /// the averages. `names`: of the network's classes.
 std::string class_table(const ClassificationReport& report, const std::vector<std::string>& names);
 
+/// The same where examples may have several labels, with average precision, true and false positives and
+/// negatives and the threshold. `names`: of the data's classes.
+std::string class_table(const MultilabelReport& report, const std::vector<std::string>& names);
+
 /// The same figures: `schema`, `towers_version`, `calibration_bins` and `classes` of eval.schema.json.
 nlohmann::json to_json(const ClassificationReport& report, const std::vector<std::string>& names);
+
+nlohmann::json to_json(const MultilabelReport& report, const std::vector<std::string>& names,
+                       unsigned label_offset);
+
+/// As CSV a row for each class with its threshold, true and false positives and negatives.
+std::string confusion_csv(const MultilabelReport& report, const std::vector<std::string>& names);
 
 /// The matrix as CSV (RFC 4180): a row for each class, a column for each predicted class, with their names.
 std::string confusion_csv(const Confusion& confusion, const std::vector<std::string>& names);

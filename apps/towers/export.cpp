@@ -25,7 +25,7 @@ namespace towers {
 namespace {
 
 struct ExportFlags {
-    std::string model, onnx, torch, recipe, picture_size;
+    std::string model, onnx, torch, recipe, picture_size, threshold;
     std::vector<std::string> set;
     bool raw = false, prepared = false;
 };
@@ -65,6 +65,7 @@ int run_export(const ExportFlags& flags) {
     const Recipe recipe =
         recipe_of_checkpoint(settings, found.path, !flags.recipe.empty() || !flags.set.empty());
     check_recipe(found.file, recipe, found.path);
+    if (!flags.threshold.empty()) check_threshold(recipe);
     const StateLayout layout = layout_of(recipe);
     const TrainingState state = from_checkpoint(found.file, layout, found.path);
     const bool averaged = !flags.raw && layout.averages() != nullptr;
@@ -78,8 +79,14 @@ int run_export(const ExportFlags& flags) {
     InferenceGraph graph = inference_graph(recipe, layout, variables, pictures);
     const char* const which = averaged ? "moving averages of the variables" : "the variables themselves";
     graph.facts = {{"recipe", recipe.name}, {"step", std::to_string(state.step)}, {"variables", which}};
-    if (const auto data = checkpoint_data(found.file, found.path))
-        graph.facts.emplace_back("classes", nlohmann::json(class_names(recipe.model, data->classes)).dump());
+    const TrainedOn data = checkpoint_data(found.file, found.path).value_or(TrainedOn{});
+    const std::vector<std::string> names = class_names(recipe.model, data.classes);
+    if (!data.classes.empty()) graph.facts.emplace_back("classes", nlohmann::json(names).dump());
+    graph.facts.emplace_back("loss", tells_labels(recipe) ? "sigmoid" : "softmax");
+    if (tells_labels(recipe)) {
+        graph.thresholds = network_thresholds(flags.threshold, recipe.model, names, data.classes);
+        graph.facts.emplace_back("thresholds", nlohmann::json(graph.thresholds).dump());
+    }
 
     std::FILE* const text = text_stream({flags.onnx, flags.torch});
     const auto [height, width, channels] = graph.preparation.picture;
@@ -118,6 +125,7 @@ void add_export(CLI::App& app, Action& chosen) {
         ->type_name("HEIGHTxWIDTH");
     command->add_flag("--prepared", flags->prepared,
                       "The model takes pictures of the network's own size, already cropped and resized");
+    add_threshold(*command, flags->threshold);
     command->add_option("--recipe", flags->recipe,
                         "Recipe of the checkpoint: a TOML file, or a built-in one's name (default: the one "
                         "that its run keeps, else the one that it names)");

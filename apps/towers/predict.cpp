@@ -16,6 +16,7 @@
 #include "engine/data/picture_list.h"
 #include "engine/files/text.h"
 #include "engine/inference/evaluation.h"
+#include "engine/inference/multilabel_report.h"
 #include "engine/ranks/message.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipe_plan.h"
@@ -45,8 +46,9 @@ namespace {
 
 struct PredictFlags {
     std::string first, model, files_from, recipe, backend, towers;
+    std::string threshold;
     std::vector<std::string> pictures, set;
-    std::size_t top = few_classes;
+    std::optional<std::size_t> top;
     unsigned batch = 128, readers = 0;
     bool json = false, csv = false, scores = false, raw = false, skip_broken = false;
     PrecisionFlags products;
@@ -307,14 +309,26 @@ void follow(PredictFlags& flags, Ranks& ranks) {
     ranks.receive(); // the end
 }
 
+/// Of the network's classes; empty if its loss is no sigmoid.
+std::vector<double> thresholds_of(const PredictFlags& flags, const LoadedModel& model,
+                                  const std::vector<std::string>& names) {
+    if (!flags.threshold.empty()) check_threshold(model.recipe);
+    if (!tells_labels(model.recipe)) return {};
+    return network_thresholds(flags.threshold, model.recipe.model, names, model.data.classes);
+}
+
 /// Prints what is seen in the pictures.
 class Printer {
 public:
     Printer(const PredictFlags& flags, const LoadedModel& model, std::vector<std::string> pictures)
         : flags_(flags), path_(model.path), logit_scale_(model.recipe.model.heads[0].logit_scale),
-          names_(class_names(model.recipe.model, model.data.classes)), pictures_(std::move(pictures)),
-          top_(std::min(flags.top, names_.size())), output_(pictures_.size()) {
-        fmt::print("{}", prediction_header(flags_.format(), top_));
+          names_(class_names(model.recipe.model, model.data.classes)),
+          thresholds_(thresholds_of(flags, model, names_)), pictures_(std::move(pictures)),
+          top_(
+              std::min(flags.top.value_or(thresholds_.empty() ? few_classes : names_.size()), names_.size())),
+          output_(pictures_.size()) {
+        fmt::print("{}", thresholds_.empty() ? prediction_header(flags_.format(), top_)
+                                             : labels_header(flags_.format(), names_));
     }
 
     /// From any thread.
@@ -334,18 +348,30 @@ public:
                 throw InputError(fmt::format("{}: it gives no finite scores for {} because the model has "
                                              "diverged; use an earlier checkpoint",
                                              path_.string(), picture));
-            part.lines += prediction_line(flags_.format(), picture, most_probable(scores, top_), names_,
-                                          flags_.scores ? scores : std::span<const float>());
+            part.lines += line_of(picture, scores);
         }
         output_.add(scored.first, std::move(part));
     }
     bool has_seen_broken() const { return broken_; }
 
 private:
+    std::string line_of(const std::string& picture, std::span<const float> scores) const {
+        const auto shown = flags_.scores ? scores : std::span<const float>();
+        if (thresholds_.empty())
+            return prediction_line(flags_.format(), picture, most_probable(scores, top_), names_, shown);
+        std::vector<ClassProbability> labels = labels_above(scores, thresholds_);
+        labels.resize(std::min(labels.size(), top_));
+        std::vector<double> probabilities;
+        for (const float each : scores) probabilities.push_back(sigmoid(each));
+        return labels_line(flags_.format(), picture, labels, probabilities, names_, shown);
+    }
+
     const PredictFlags flags_; // a thread that waits for a rank may outlive the command
     const std::filesystem::path path_;
     const float logit_scale_;
-    const std::vector<std::string> names_, pictures_;
+    const std::vector<std::string> names_;
+    const std::vector<double> thresholds_; ///< empty: a picture has one class
+    const std::vector<std::string> pictures_;
     const std::size_t top_;
     std::atomic<bool> broken_ = false;
     PredictionOutput output_;
@@ -358,6 +384,7 @@ int lead(PredictFlags& flags, Ranks* ranks) {
     const std::vector<std::string> towers =
         take_devices(ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
     const LoadedModel loaded = load_model(flags);
+    thresholds_of(flags, loaded, class_names(loaded.recipe.model, loaded.data.classes)); // early errors
     choose_precision(flags.open, flags.products, loaded.products, loaded.recipe);
     std::vector<std::unique_ptr<Device>> devices;
     for (const std::string& id : towers) devices.push_back(open_device(id, flags.open));
@@ -414,8 +441,11 @@ void add_predict(CLI::App& app, Action& chosen) {
     command->add_option("--files-from", flags->files_from,
                         "Also take the files and folders that this file names, one on each line; - is "
                         "standard input, such as from find");
-    add_number(*command, "--top", flags->top, "How many of the most probable classes to print", 1)
-        ->capture_default_str();
+    add_number(*command, "--top", flags->top,
+               "How many of the most probable classes to print (default: 5, or if a picture may have several "
+               "labels, all that it has)",
+               1);
+    add_threshold(*command, flags->threshold);
     CLI::Option* const json =
         command->add_flag("--json", flags->json, "Print a JSON object for each picture");
     command->add_flag("--csv", flags->csv, "Print comma-separated values")->excludes(json);

@@ -53,6 +53,29 @@ std::string prediction_line(PredictionFormat format, const std::string& picture,
     }
 }
 
+std::string labels_header(PredictionFormat format, const std::vector<std::string>& names) {
+    if (format != PredictionFormat::csv) return "";
+    std::string line = "picture,labels";
+    for (const std::string& name : names) line += ',' + csv_field(as_utf8(name));
+    return line + "\r\n";
+}
+
+std::string labels_line(PredictionFormat format, const std::string& picture,
+                        std::span<const ClassProbability> labels, std::span<const double> probabilities,
+                        const std::vector<std::string>& names, std::span<const float> scores) {
+    if (format == PredictionFormat::csv) {
+        std::string found;
+        for (const ClassProbability& each : labels)
+            found += (found.empty() ? "" : "|") + as_utf8(names[each.label]);
+        std::string line = csv_field(as_utf8(picture)) + ',' + csv_field(found);
+        for (const double each : probabilities) line += fmt::format(",{:.6g}", each);
+        return line + "\r\n";
+    }
+    if (format == PredictionFormat::text && labels.empty())
+        return fmt::format("{}: no label\n", as_printable(picture));
+    return prediction_line(format, picture, labels, names, scores);
+}
+
 PredictionOutput::PredictionOutput(std::uint64_t pictures)
     : pictures_(pictures), shows_progress_(isatty(STDERR_FILENO) == 1 && isatty(STDOUT_FILENO) == 0),
       begun_(std::chrono::steady_clock::now()), shown_(begun_) {}

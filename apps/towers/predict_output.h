@@ -18,12 +18,19 @@ enum class PredictionFormat { text, json, csv };
 
 /// What a CSV file begins with; "" of the other formats. `top`: classes of each picture.
 std::string prediction_header(PredictionFormat format, std::size_t top);
+/// The same where a picture may have several labels.
+std::string labels_header(PredictionFormat format, const std::vector<std::string>& names);
 
 /// A picture's line, with its line end. `names`: of the network's classes. `scores`: for JSON; of all
 /// classes, or empty.
 std::string prediction_line(PredictionFormat format, const std::string& picture,
                             std::span<const ClassProbability> classes, const std::vector<std::string>& names,
                             std::span<const float> scores);
+/// The same where a picture may have several labels or none: those in `labels`, and for CSV the probabilities
+/// of all classes.
+std::string labels_line(PredictionFormat format, const std::string& picture,
+                        std::span<const ClassProbability> labels, std::span<const double> probabilities,
+                        const std::vector<std::string>& names, std::span<const float> scores);
 
 /// Prints lines on standard output, and problems on standard error, in the order of the pictures, whoever
 /// brings them first. On a terminal that does not get the lines, it shows how far they are.

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <limits>
 #include <spdlog/spdlog.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -48,6 +49,20 @@ std::string fit(std::vector<Part> parts, std::size_t width) {
         if (line.size() > width) parts.erase(std::ranges::max_element(parts, {}, &Part::rank));
     } while (line.size() > width);
     return line;
+}
+
+/// usual_metric() of a test pass, as the tutorial calls it.
+struct ShownMetric {
+    std::string text;
+    double value;
+};
+
+ShownMetric shown_of(const TestReport& report) {
+    if (report.metrics.contains("accuracy")) return {"precision @ 1", report.evaluation.accuracy()};
+    const Metric& metric = usual_metric(true); // those that have diverged lack all
+    const auto found = report.metrics.find(metric.name);
+    return {metric.text,
+            found != report.metrics.end() ? found->second : std::numeric_limits<double>::quiet_NaN()};
 }
 
 std::atomic<bool> table_requested = false;
@@ -94,7 +109,7 @@ bool Terminal::observe(const Progress& progress) {
 }
 
 bool Terminal::tested(const TestReport& report) {
-    test_precision_ = report.evaluation.accuracy();
+    tested_ = shown_of(report).value;
     try_to([&] {
         if (!options_.live)
             show_test(report);
@@ -136,9 +151,9 @@ void Terminal::show_notice(std::uint64_t step, const std::string& notice) {
 }
 
 void Terminal::show_test(const TestReport& report) {
-    const Evaluation& test = report.evaluation;
-    fmt::print("{}: step {}, test precision @ 1 = {:.3f}, cross entropy {:.3f}{}\n", timestamp(), report.step,
-               test.accuracy(), test.cross_entropy(),
+    const auto [text, value] = shown_of(report);
+    fmt::print("{}: step {}, test {} = {:.3f}, cross entropy {:.3f}{}\n", timestamp(), report.step, text,
+               value, report.evaluation.cross_entropy(),
                last_ ? fmt::format(" (train loss {:.2f})", last_->report.loss) : "");
     std::fflush(stdout);
 }
@@ -168,7 +183,7 @@ void Terminal::draw(const Progress& progress) {
                             {fmt::format("loss {:.3f}", progress.report.loss), 1},
                             {fmt::format("lr {:g}", progress.report.learning_rate), 5},
                             {fmt::format("{} left", duration(left)), 3}};
-    if (test_precision_) parts.insert(parts.begin() + 3, {fmt::format("test {:.3f}", *test_precision_), 2});
+    if (tested_) parts.insert(parts.begin() + 3, {fmt::format("test {:.3f}", *tested_), 2});
     if (options_.log_towers) parts.push_back({tower_losses(progress.report), 6});
     const std::size_t most = line_width();
     const std::string line = fit(std::move(parts), most);

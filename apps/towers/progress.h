@@ -67,7 +67,7 @@ private:
     std::chrono::steady_clock::time_point drawn_{}; ///< the live line
     std::size_t width_ = 0;                         ///< of the live line on the terminal
     std::optional<Progress> last_;                  ///< that it was told of
-    std::optional<double> test_precision_;          ///< of the last test pass
+    std::optional<double> tested_;                  ///< usual_metric() of the last test pass
 };
 
 } // namespace towers

@@ -80,6 +80,31 @@ nlohmann::json confusion_json(const ClassificationReport& report) {
     return {{"classes", std::move(classes)}, {"counts", std::move(counts)}, {"pairs", std::move(pairs)}};
 }
 
+/// Of examples that may have several labels.
+nlohmann::json classes_json(const MultilabelReport& report, const Model& model) {
+    nlohmann::json classes = nlohmann::json::array();
+    for (std::uint32_t label = 0; label < report.classes.size(); ++label) {
+        const ClassFigures& figures = report.classes[label];
+        nlohmann::json each{{"label", label + model.label_offset},
+                            {"examples", figures.examples},
+                            {"predicted", figures.predicted},
+                            {"correct", figures.correct}};
+        const Ranking& ranking = report.rankings[label];
+        if (const auto f1 = figures.f1()) each["f1"] = *f1;
+        if (ranking.auc) each["auc"] = *ranking.auc;
+        if (ranking.average_precision) each["average_precision"] = *ranking.average_precision;
+        classes.push_back(std::move(each));
+    }
+    return classes;
+}
+
+/// Labels of the data as classes of the network.
+std::vector<std::uint32_t> network_classes(std::span<const std::uint32_t> labels, const Model& model) {
+    std::vector<std::uint32_t> classes;
+    for (const std::uint32_t label : labels) classes.push_back(label + model.label_offset);
+    return classes;
+}
+
 /// The run's latest checkpoint as its evaluation needs it.
 struct Evaluated {
     TrainingState state;
@@ -168,11 +193,16 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
     const Evaluation result = sum_up(predictions);
     if (!std::isfinite(result.cross_entropy())) return absent("the model has diverged");
 
+    const LabelSets* const sets = data->label_sets();
+    const SigmoidScores scores = scores_of(all.scores, recipe.model);
+    const std::vector<double> thresholds(data->info().classes.size(), usual_threshold);
     std::vector<std::uint32_t> labels;
     for (const std::uint32_t label : data->labels()) labels.push_back(label + recipe.model.label_offset);
     std::vector<std::uint32_t> mistakes;
     for (std::uint32_t i = 0; i < labels.size(); ++i)
-        if (predictions[i].predicted != labels[i]) mistakes.push_back(i);
+        if (sets != nullptr ? !std::ranges::equal(sets->of(i), labels_found(scores, i, thresholds))
+                            : predictions[i].predicted != labels[i])
+            mistakes.push_back(i);
     std::ranges::stable_sort(mistakes, std::ranges::greater(),
                              [&](std::uint32_t record) { return predictions[record].loss; });
     mistakes.resize(std::min<std::size_t>(mistakes.size(), options.pictures));
@@ -181,31 +211,47 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
         nlohmann::json list = nlohmann::json::array();
         for (const std::uint32_t record : records) {
             const Prediction& made = predictions[record];
-            list.push_back({{"image", base64(thumbnail(*data, record))},
-                            {"record", record},
-                            {"place", as_printable(data->place_of(record))},
-                            {"label", labels[record]},
-                            {"predicted", made.predicted},
-                            {"rank", made.rank},
-                            {"probability", std::exp(-double(made.loss))}});
+            nlohmann::json picture{{"image", base64(thumbnail(*data, record))},
+                                   {"record", record},
+                                   {"place", as_printable(data->place_of(record))}};
+            if (sets != nullptr) {
+                picture["labels"] = network_classes(sets->of(record), recipe.model);
+                picture["predicted"] =
+                    network_classes(labels_found(scores, record, thresholds), recipe.model);
+            } else {
+                picture["label"] = labels[record];
+                picture["predicted"] = made.predicted;
+                picture["rank"] = made.rank;
+                picture["probability"] = std::exp(-double(made.loss));
+            }
+            list.push_back(std::move(picture));
         }
         return list;
     };
-    const ClassificationReport report(labels, all, recipe.model.classes);
     nlohmann::json names = nlohmann::json::array();
     for (const std::string& name : class_names(recipe.model, data->info().classes))
         names.push_back(as_printable(name));
-    return {{"data", as_printable(data->info().name)},
-            {"step", latest->state.step},
-            {"averaged", averaged},
-            {"devices", options.towers},
-            {"examples", result.examples},
-            {"correct", result.correct},
-            {"metrics", values_of_metrics({result, &report, recipe.model.classes})},
-            {"names", std::move(names)},
-            {"confusion", confusion_json(report)},
-            {"samples", pictures(samples_of(labels, options.pictures))},
-            {"mistakes", pictures(mistakes)}};
+    nlohmann::json json{{"data", as_printable(data->info().name)},
+                        {"step", latest->state.step},
+                        {"averaged", averaged},
+                        {"devices", options.towers},
+                        {"examples", result.examples},
+                        {"names", std::move(names)},
+                        {"samples", pictures(samples_of(labels, options.pictures))},
+                        {"mistakes", pictures(mistakes)}};
+    if (sets != nullptr) {
+        const MultilabelReport report(*sets, scores, thresholds);
+        json["several"] = true;
+        json["correct"] = report.exact;
+        json["metrics"] = values_of_metrics({result, nullptr, recipe.model.classes, true, &report});
+        json["classes"] = classes_json(report, recipe.model);
+    } else {
+        const ClassificationReport report(labels, all, recipe.model.classes);
+        json["correct"] = result.correct;
+        json["metrics"] = values_of_metrics({result, &report, recipe.model.classes});
+        json["confusion"] = confusion_json(report);
+    }
+    return json;
 }
 
 } // namespace towers

@@ -56,7 +56,7 @@ void read_metrics(ReportedRun& run) {
     for_each_json_line(path, "metrics.jsonl", [&](const nlohmann::json& line, const auto& complain) {
         try {
             const auto step = line.at("step").get<std::uint64_t>();
-            if (line.contains("test_precision"))
+            if (is_test_pass(line))
                 run.tests.push_back({step, epochs(line), metrics_in(line)});
             else
                 all.push_back({.step = step,

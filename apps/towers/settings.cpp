@@ -294,7 +294,21 @@ void replace(TrainSettings& settings, const GivenSettings& given) {
 }
 
 const Metric& best_by(const TrainSettings& settings) {
-    return find_metric(settings.best_by.empty() ? "accuracy" : settings.best_by, "--best-by");
+    return settings.best_by.empty() ? usual_metric(false) : find_metric(settings.best_by, "--best-by");
+}
+
+void judge_by_labels(TrainSettings& settings, const Recipe& recipe, bool has_label_sets) {
+    if (settings.best_by.empty()) {
+        const bool judged =
+            settings.keep_best || settings.stop_early > 0 || recipe.schedule.kind == Schedule::Kind::plateau;
+        if (judged && has_label_sets) settings.best_by = usual_metric(true).name;
+        return;
+    }
+    if (!best_by(settings).fits(has_label_sets))
+        throw UsageError(fmt::format("--best-by {}: {}; give another metric, such as {}", settings.best_by,
+                                     has_label_sets ? "the test examples may have several labels"
+                                                    : "each test example has one label",
+                                     usual_metric(has_label_sets).name));
 }
 
 void replace(TrainSettings& settings, const Given& given) {

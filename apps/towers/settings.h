@@ -39,7 +39,7 @@ struct TrainSettings {
     unsigned keep = 5;
     std::uint64_t eval_every = 0;
     bool eval_raw = false, eval_auc = false;
-    std::string best_by; ///< a metric; empty: accuracy
+    std::string best_by; ///< a metric; empty: usual_metric() of examples with one label
     bool keep_best = false;
     std::uint64_t stop_early = 0;
     std::uint64_t log_every = 10;
@@ -95,6 +95,10 @@ GivenSettings parse_settings(const std::string& text, const std::string& source)
 
 /// Throws UsageError if there is no such metric.
 const Metric& best_by(const TrainSettings& settings);
+
+/// Chooses usual_metric() where test passes are judged and the settings name no metric. UsageError if they
+/// name one that does not fit the test examples.
+void judge_by_labels(TrainSettings& settings, const Recipe& recipe, bool has_label_sets);
 
 /// As the settings say.
 PrecisionFlags precision_in(const TrainSettings& settings);

@@ -402,6 +402,7 @@ void Training::open_and_train() {
         tests = open_tests(settings, recipe, *data);
     else
         has_tests = check_test_data(settings, recipe, *data);
+    const bool has_label_sets = (tests ? *tests : *data).label_sets() != nullptr;
     if (ranks_ != nullptr) ranks_->compare_data(*data, tests.get());
     Trainer trainer(recipe, trainer_options(), *data, tests);
     tests.reset(); // towers that stream them keep them
@@ -417,6 +418,7 @@ void Training::open_and_train() {
     if (past) resume_past(trainer, origin);
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
+    judge_by_labels(settings, recipe, has_label_sets);
     const OpenRun run{.resolved = *resolved_,
                       .past = past,
                       .settings = settings,
@@ -429,7 +431,7 @@ void Training::open_and_train() {
                                .data = data.get(),
                                .tests = {.every = settings.eval_every,
                                          .raw = settings.eval_raw,
-                                         .scores = settings.eval_auc,
+                                         .scores = settings.eval_auc || has_label_sets,
                                          .best_by = &best_by(settings),
                                          .keep_best = settings.keep_best,
                                          .stop_early = settings.stop_early}},

@@ -5,6 +5,8 @@
 #include "backends/error.h"
 #include "engine/data/class_labels.h"
 #include "engine/files/text.h"
+#include "engine/inference/multilabel_report.h"
+#include "engine/inference/thresholds.h"
 #include "engine/recipes/recipe_data.h"
 #include "engine/recipes/recipes.h"
 #include "engine/run/run_directory.h"
@@ -110,6 +112,36 @@ std::string other_classes(const std::vector<std::string>& of_data, const std::ve
                 fmt::format("class {} of the data is '{}', and {} was trained with '{}' for it", i,
                             of_data[i], checkpoint, trained[i]));
     return {};
+}
+
+bool tells_labels(const Recipe& recipe) { return recipe.model.heads[0].kind == LossKind::sigmoid; }
+
+void add_threshold(CLI::App& command, std::string& threshold) {
+    command
+        .add_option(
+            "--threshold", threshold,
+            "Of a network whose pictures may have several labels: from which probability on a picture "
+            "has a label: one for all classes, or a file that eval --best-thresholds has written "
+            "(default: 0.5)")
+        ->type_name("X|FILE");
+}
+
+void check_threshold(const Recipe& recipe) {
+    if (!tells_labels(recipe))
+        throw UsageError(fmt::format("--threshold: the loss of {} is a softmax, so that a picture has one "
+                                     "class, the most probable; leave it out",
+                                     recipe.name));
+}
+
+std::vector<double> network_thresholds(const std::string& threshold, const Model& model,
+                                       const std::vector<std::string>& names,
+                                       const std::vector<std::string>& of_data) {
+    const std::vector<double> known = read_thresholds(threshold, of_data.empty() ? names : of_data);
+    if (of_data.empty()) return known;
+    std::vector<double> all(names.size(), usual_threshold);
+    std::ranges::copy(std::span(known).first(std::min(known.size(), all.size() - model.label_offset)),
+                      all.begin() + model.label_offset);
+    return all;
 }
 
 std::vector<std::string> class_names(const Model& model, const std::vector<std::string>& of_data) {

@@ -59,4 +59,19 @@ std::string other_classes(const std::vector<std::string>& of_data, const std::ve
 /// The names of the network's classes, given those of the data, which may have fewer.
 std::vector<std::string> class_names(const Model& model, const std::vector<std::string>& of_data);
 
+/// Whether the network's loss is a sigmoid, so that a picture may have several labels or none.
+bool tells_labels(const Recipe& recipe);
+
+/// Adds --threshold.
+void add_threshold(CLI::App& command, std::string& threshold);
+
+/// UsageError if the network has no use for --threshold.
+void check_threshold(const Recipe& recipe);
+
+/// read_thresholds() for the network's classes. `names`: class_names(); those that are none of the data's
+/// have usual_threshold.
+std::vector<double> network_thresholds(const std::string& threshold, const Model& model,
+                                       const std::vector<std::string>& names,
+                                       const std::vector<std::string>& of_data);
+
 } // namespace towers

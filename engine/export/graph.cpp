@@ -92,6 +92,7 @@ InferenceGraph inference_graph(const Recipe& recipe, const StateLayout& layout,
                          .input = model.input,
                          .logits = std::size_t(model.heads[0].node),
                          .logit_scale = model.heads[0].logit_scale,
+                         .kind = model.heads[0].kind,
                          .classes = model.classes,
                          .label_offset = model.label_offset};
     for (const Node& node : model.nodes) {

@@ -47,12 +47,14 @@ struct GraphVariable {
 struct InferenceGraph {
     std::string recipe, description;
     Preparation preparation;
-    Shape input;                    ///< of the network
-    std::vector<GraphLayer> layers; ///< each after its inputs; only those on which the logits depend
-    std::size_t logits = 0;         ///< the layer
-    float logit_scale = 1;          ///< the logits are that layer's output times this
+    Shape input;                       ///< of the network
+    std::vector<GraphLayer> layers;    ///< each after its inputs; only those on which the logits depend
+    std::size_t logits = 0;            ///< the layer
+    float logit_scale = 1;             ///< the logits are that layer's output times this
+    LossKind kind = LossKind::softmax; ///< which makes probabilities of the logits
     unsigned classes = 0, label_offset = 0;
-    std::vector<GraphVariable> variables;                   ///< those of `layers`, statistics included
+    std::vector<double> thresholds;       ///< of sigmoids: from which probability on a picture has each class
+    std::vector<GraphVariable> variables; ///< those of `layers`, statistics included
     std::vector<std::pair<std::string, std::string>> facts; ///< where the model is from: key and value
 
     bool has(const std::string& variable) const;

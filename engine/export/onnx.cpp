@@ -326,7 +326,11 @@ private:
             file_.add_node("Mul", "logits/scale", {x, scalar(graph_.logit_scale)}, "logits");
         else if (x != "logits")
             file_.add_node("Identity", "logits", {x}, "logits");
-        file_.add_node("Softmax", "probabilities", {"logits"}, "probabilities", {{"axis", std::int64_t(1)}});
+        if (graph_.kind == LossKind::sigmoid)
+            file_.add_node("Sigmoid", "probabilities", {"logits"}, "probabilities");
+        else
+            file_.add_node("Softmax", "probabilities", {"logits"}, "probabilities",
+                           {{"axis", std::int64_t(1)}});
         for (const char* name : {"logits", "probabilities"})
             file_.add_output(name, Element::float32, {-1, graph_.classes});
     }
@@ -346,9 +350,12 @@ std::string text_of(const InferenceGraph& graph) {
         "{}\n\nTakes `images`, uint8 [batch, {}, {}, {}]: {}, rows from the top, values 0 to 255. All that "
         "the "
         "network needs to be done with them is in the model. Gives `logits` and `probabilities`, float32 "
-        "[batch, {}].",
+        "[batch, {}]: their {}.",
         graph.description, channels, height, width,
-        channels == 3 ? "the planes red, green, blue of each picture" : "grey pictures", graph.classes);
+        channels == 3 ? "the planes red, green, blue of each picture" : "grey pictures", graph.classes,
+        graph.kind == LossKind::sigmoid
+            ? "sigmoid; a picture has the classes whose probability is at least the threshold in the metadata"
+            : "softmax");
 }
 
 } // namespace

@@ -95,18 +95,24 @@ std::string torch_source(const InferenceGraph& graph, bool averages, const std::
                          const std::string& version) {
     const TorchNames names(graph);
     const std::string forward = torch_forward(graph, names);
+    const bool sigmoid = graph.kind == LossKind::sigmoid;
     std::string text = fmt::format(
         "\"\"\"{}\n\nRecipe {}; written by towers {}.\n\n"
         "    model = Model().load(\"{}\").eval()\n"
-        "    logits = model(prepare(pictures))\n\n"
+        "    logits = model(prepare(pictures))\n"
+        "    probabilities = {}\n\n"
         "`pictures`: [N, {}, {}, {}], rows from the top, 0 to 255, bytes or floats{}. Layers have the "
         "recipe's names.\n"
         "\"\"\"\n"
         "import torch\nimport torch.nn.functional as F\nfrom safetensors.torch import load_file\nfrom torch "
         "import nn\n\n\n",
         quoted(graph.description), quoted(graph.recipe), version, quoted(checkpoint),
+        sigmoid
+            ? "logits.sigmoid()  # a picture has the classes with probabilities >= torch.tensor(THRESHOLDS)"
+            : "logits.softmax(1)",
         graph.preparation.picture.channels, graph.preparation.picture.height, graph.preparation.picture.width,
         graph.preparation.picture.channels == 3 ? ": the planes red, green and blue" : "");
+    if (sigmoid) text += fmt::format("THRESHOLDS = {}\n\n\n", nlohmann::json(graph.thresholds).dump());
     text += prepare_function(graph) + "\n\n";
     text += torch_helpers(graph);
     text += "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n";

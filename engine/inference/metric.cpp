@@ -12,7 +12,7 @@
 namespace towers {
 namespace {
 
-/// `figure`: of the report.
+/// `figure`: of the report on examples with one label.
 template<class Figure>
 auto of_report(const Figure& figure) {
     return [figure](const MetricSource& source) -> std::optional<double> {
@@ -21,27 +21,44 @@ auto of_report(const Figure& figure) {
     };
 }
 
-/// `averages`: a member of the report.
-auto macro(Averages ClassificationReport::*averages) {
-    return of_report([averages](const ClassificationReport& report) { return (report.*averages).macro; });
+/// Of the report on examples that may have several labels.
+template<class Figure>
+auto of_multilabel(const Figure& figure) {
+    return [figure](const MetricSource& source) -> std::optional<double> {
+        if (source.multilabel == nullptr) return {};
+        return figure(*source.multilabel);
+    };
 }
-auto weighted(Averages ClassificationReport::*averages) {
-    return of_report([averages](const ClassificationReport& report) { return (report.*averages).weighted; });
+
+/// `averages`: a member of either report.
+auto averaged(Averages ClassAverages::*averages, std::optional<double> Averages::*kind) {
+    return [averages, kind](const MetricSource& source) -> std::optional<double> {
+        const ClassAverages* const of =
+            source.report != nullptr ? static_cast<const ClassAverages*>(source.report) : source.multilabel;
+        if (of == nullptr) return {};
+        return of->*averages.*kind;
+    };
 }
+auto macro(Averages ClassAverages::*averages) { return averaged(averages, &Averages::macro); }
+auto weighted(Averages ClassAverages::*averages) { return averaged(averages, &Averages::weighted); }
+auto micro(Averages ClassAverages::*averages) { return averaged(averages, &Averages::micro); }
 
 std::vector<Metric> make_metrics() {
     using Report = ClassificationReport;
+    using Labels = Metric::Labels;
     std::vector<Metric> all{
         // Keys and tags as the tutorial's programs call them
         {.name = "accuracy",
          .text = "accuracy",
          .key = "test_precision",
          .tag = "Precision @ 1",
+         .labels = Labels::one,
          .value = [](const MetricSource& source) { return source.evaluation.accuracy(); }},
         {.name = "top_5_accuracy",
          .text = "top-5 accuracy",
          .key = "test_precision_5",
          .tag = "Precision @ 5",
+         .labels = Labels::one,
          .value = [](const MetricSource& source) -> std::optional<double> {
              if (source.classes <= few_classes) return {};
              return source.evaluation.accuracy_in_few();
@@ -52,15 +69,26 @@ std::vector<Metric> make_metrics() {
          .value = [](const MetricSource& source) { return source.evaluation.cross_entropy(); }},
         {.name = "balanced_accuracy",
          .text = "balanced accuracy",
+         .labels = Labels::one,
          .value = of_report([](const Report& report) { return report.balanced_accuracy; })},
         {.name = "precision_macro", .text = "macro precision", .value = macro(&Report::precision)},
         {.name = "precision_weighted", .text = "weighted precision", .value = weighted(&Report::precision)},
+        {.name = "precision_micro",
+         .text = "micro precision",
+         .labels = Labels::several,
+         .value = micro(&Report::precision)},
         {.name = "recall_macro", .text = "macro recall", .value = macro(&Report::recall)},
         {.name = "recall_weighted", .text = "weighted recall", .value = weighted(&Report::recall)},
+        {.name = "recall_micro",
+         .text = "micro recall",
+         .labels = Labels::several,
+         .value = micro(&Report::recall)},
         {.name = "f1_macro", .text = "macro F1", .value = macro(&Report::f1)},
         {.name = "f1_weighted", .text = "weighted F1", .value = weighted(&Report::f1)},
+        {.name = "f1_micro", .text = "micro F1", .labels = Labels::several, .value = micro(&Report::f1)},
         {.name = "calibration_error",
          .text = "calibration error",
+         .labels = Labels::one,
          .lower_is_better = true,
          .value = of_report([](const Report& report) { return report.calibration_error; })},
         {.name = "auc_macro", .text = "macro AUC", .needs_scores = true, .value = macro(&Report::auc)},
@@ -69,13 +97,22 @@ std::vector<Metric> make_metrics() {
          .needs_scores = true,
          .value = weighted(&Report::auc)},
         {.name = "average_precision_macro",
-         .text = "macro average precision",
+         .text = "mean average precision",
          .needs_scores = true,
          .value = macro(&Report::average_precision)},
         {.name = "average_precision_weighted",
          .text = "weighted average precision",
          .needs_scores = true,
          .value = weighted(&Report::average_precision)},
+        {.name = "subset_accuracy",
+         .text = "subset accuracy",
+         .labels = Labels::several,
+         .value = of_multilabel([](const MultilabelReport& report) { return report.subset_accuracy(); })},
+        {.name = "hamming_loss",
+         .text = "Hamming loss",
+         .labels = Labels::several,
+         .lower_is_better = true,
+         .value = of_multilabel([](const MultilabelReport& report) { return report.hamming_loss(); })},
     };
     for (Metric& each : all) {
         if (each.key.empty()) each.key = "test_" + each.name;
@@ -89,6 +126,10 @@ std::vector<Metric> make_metrics() {
 std::span<const Metric> all_metrics() {
     static const std::vector<Metric> all = make_metrics();
     return all;
+}
+
+const Metric& usual_metric(bool has_label_sets) {
+    return find_metric(has_label_sets ? "average_precision_macro" : "accuracy", "");
 }
 
 const Metric& find_metric(std::string_view name, std::string_view flag) {
@@ -105,7 +146,9 @@ const Metric& find_metric(std::string_view name, std::string_view flag) {
 MetricValues values_of_metrics(const MetricSource& source) {
     MetricValues values;
     for (const Metric& each : all_metrics())
-        if (const auto value = each.value(source); value && std::isfinite(*value)) values[each.name] = *value;
+        if (each.fits(source.has_label_sets))
+            if (const auto value = each.value(source); value && std::isfinite(*value))
+                values[each.name] = *value;
     return values;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/inference/predict.h"
 
 #include "engine/execution/softmax.h"
+#include "engine/inference/multilabel_report.h"
 
 #include <algorithm>
 #include <future>
@@ -18,9 +19,20 @@ std::vector<ClassProbability> most_probable(std::span<const float> logits, std::
                               });
     const Softmax softmax(logits);
     std::vector<ClassProbability> classes(count);
-    for (std::size_t i = 0; i < count; ++i)
-        classes[i] = {labels[i], softmax.probability(logits[labels[i]])};
+    for (std::size_t i = 0; i < count; ++i) classes[i] = {labels[i], softmax.probability(logits[labels[i]])};
     return classes;
+}
+
+std::vector<ClassProbability> labels_above(std::span<const float> logits,
+                                           std::span<const double> thresholds) {
+    std::vector<ClassProbability> labels;
+    for (std::uint32_t i = 0; i < logits.size(); ++i)
+        if (const double probability = sigmoid(logits[i]); probability >= thresholds[i])
+            labels.push_back({i, probability});
+    std::ranges::stable_sort(labels, [&](const ClassProbability& a, const ClassProbability& b) {
+        return logits[a.label] > logits[b.label];
+    });
+    return labels;
 }
 
 unsigned batch_for(std::uint64_t records, unsigned most, std::size_t devices) {

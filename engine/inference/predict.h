@@ -16,8 +16,12 @@ struct ClassProbability {
 };
 
 /// The `count` classes with the highest scores, or all, the most probable first; of equal ones the first. The
-/// scores must be finite.
+/// probabilities are the softmax of the scores, which must be finite.
 std::vector<ClassProbability> most_probable(std::span<const float> logits, std::size_t count);
+
+/// The classes whose probability, the sigmoid of their score, is at least their threshold, the most probable
+/// first; of equal ones the first. `thresholds`: of each class.
+std::vector<ClassProbability> labels_above(std::span<const float> logits, std::span<const double> thresholds);
 
 /// The examples at once: at most `most`, and so few that each of so many devices gets some batches, during
 /// which the next ones are decoded, and the last batch is nearly full, since it is filled with records that

@@ -38,6 +38,11 @@ std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics) {
     return found;
 }
 
+// Early versions had no number of examples; where these may have several labels, there is no precision.
+bool is_test_pass(const nlohmann::json& line) {
+    return line.contains("test_examples") || line.contains("test_precision");
+}
+
 MetricValues metrics_in(const nlohmann::json& line) {
     MetricValues metrics;
     for (const Metric& metric : all_metrics())
@@ -49,9 +54,11 @@ MetricValues metrics_in(const nlohmann::json& line) {
 std::vector<TestedStep> read_tests(const std::filesystem::path& metrics) {
     std::vector<TestedStep> found;
     for_each_json_line(metrics, file_name, [&](const nlohmann::json& line, const auto& complain) {
+        if (!is_test_pass(line)) return;
         const auto step = line.find("step"), accuracy = line.find("test_precision");
-        if (accuracy == line.end()) return;
-        if (step == line.end() || !step->is_number_unsigned() || !accuracy->is_number()) complain();
+        if (step == line.end() || !step->is_number_unsigned() ||
+            (accuracy != line.end() && !accuracy->is_number()))
+            complain();
         found.push_back({step->template get<std::uint64_t>(), metrics_in(line)});
     });
     return found;

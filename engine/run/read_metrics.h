@@ -15,6 +15,9 @@ namespace towers {
 /// last line. Throws InputError if the file cannot be read or is not such a file.
 std::vector<SharesFrom> read_shares(const std::filesystem::path& metrics);
 
+/// Whether a line is a test pass's.
+bool is_test_pass(const nlohmann::json& line);
+
 /// The metrics in a test pass's line.
 MetricValues metrics_in(const nlohmann::json& line);
 

@@ -1,5 +1,7 @@
 #include "engine/run/run_directory.h"
 
+#include "engine/run/read_metrics.h"
+
 #include "backends/error.h"
 #include "backends/files/atomic_file.h"
 
@@ -147,7 +149,7 @@ bool is_stale(std::string_view line, std::uint64_t step) {
     if (!parsed.is_object()) return true;
     if (parsed.contains("event")) return false;
     const auto found = parsed.find("step");
-    const std::uint64_t first = parsed.contains("test_precision") ? step + 1 : step;
+    const std::uint64_t first = is_test_pass(parsed) ? step + 1 : step;
     return found != parsed.end() && found->is_number_unsigned() && found->get<std::uint64_t>() >= first;
 }
 

@@ -71,7 +71,7 @@ class Run:
     @property
     def tests(self) -> Dict[str, List[Any]]:
         """Each figure of the test passes (`eval_every`) likewise."""
-        return _columns([line for line in self.lines if "test_precision" in line])
+        return _columns([line for line in self.lines if "test_examples" in line or "test_precision" in line])
 
     def metric(self, name: str) -> Tuple[List[int], List[Any]]:
         """The steps that have this figure, and its values: what plot() takes. Raises KeyError if none has it."""

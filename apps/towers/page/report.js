@@ -108,6 +108,10 @@ function drawLegend() {
 
 const label = (run, i) => several ? element('span', {}, dot(colorOf(i)), run.name) : run.name;
 
+// Where examples may have several labels, there is no accuracy.
+const score = metrics => 'accuracy' in metrics ? metrics.accuracy : metrics.average_precision_macro;
+const scoreText = tested => `${'accuracy' in tested.metrics ? '' : 'mean average precision '}${score(tested.metrics).toFixed(3)} at step ${number(tested.step, 9)}`;
+
 function drawHead() {
   at('title').textContent = several ? `${runs.length} runs` : runs[0].name;
   document.title = 'towers report: ' + runs.map(r => r.name).join(', ');
@@ -116,12 +120,11 @@ function drawHead() {
   at('colophon').textContent = `Written by towers ${report.towers_version} report on ${report.date.replace('T', ' ').replace('Z', ' UTC')}; ` +
     `schema ${report.schema}.`;
   table(at('standings'), ['run', 'state', 'steps', 'last loss', 'best test accuracy', 'examples/s', 'trained for', 'towers'], runs.map((run, i) => {
-    const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => !a || t.metrics.accuracy > a.metrics.accuracy ? t : a, null);
+    const values = run.curves.loss.filter(v => v !== null), best = run.tests.reduce((a, t) => score(t.metrics) !== undefined && (!a || score(t.metrics) > score(a.metrics)) ? t : a, null);
     const rates = run.times.slice(-20).map(t => t.rate).sort((a, b) => a - b), last = run.times[run.times.length - 1];
     return [label(run, i), stateOf(run), run.steps === null ? String(run.steps_done) : `${number(run.steps_done, 9)} of ${number(run.steps, 9)}`,
       values.length ? number(values[values.length - 1], 4) : '–',
-      best ? `${best.metrics.accuracy.toFixed(3)} at step ${number(best.step, 9)}` : run.predictions && run.predictions.metrics ?
-        `${run.predictions.metrics.accuracy.toFixed(3)} at step ${number(run.predictions.step, 9)}` : '–',
+      best ? scoreText(best) : run.predictions && run.predictions.metrics && score(run.predictions.metrics) !== undefined ? scoreText(run.predictions) : '–',
       rates.length ? number(rates[rates.length >> 1], 4) : '–', last ? clock(last.elapsed) : '–',
       run.towers.map(t => t.device).join(', ') || '–'];
   }), [0, 1, 7]);
@@ -249,29 +252,38 @@ function drawPredictions() {
     if (made.absent) return section.append(element('p', {className: 'empty'}, `None: ${made.absent}.`));
     const name = c => made.names[c];
     section.append(element('p', {className: 'note'}, `Test data of ${made.data}, step ${number(made.step, 9)}, ` +
-      `${made.averaged ? 'moving averages of the variables' : 'the variables themselves'}: ${number(made.correct, 9)} of ${number(made.examples, 9)} are right. ` +
+      `${made.averaged ? 'moving averages of the variables' : 'the variables themselves'}: ${number(made.correct, 9)} of ${number(made.examples, 9)} ${made.several ? 'have exactly the labels found' : 'are right'}. ` +
       report.metrics.filter(m => m.name in made.metrics).map(m => `${m.text} ${made.metrics[m.name].toFixed(3)}`).join(', ') + '.'));
-    const {classes, counts, pairs} = made.confusion;
-    const left = element('div', {}), right = element('div', {});
-    section.append(element('div', {className: 'pair scores'}, left, right));
-    const shown = classes.map((c, i) => i).filter(i => classes[i].examples || classes[i].predicted);
-    if (counts.length) drawConfusion(left, made, shown);
-    if (shown.length <= 20) {
-      const list = element('table', {});
-      table(list, ['class', 'examples', 'precision', 'recall', 'F1', 'AUC', 'most often taken for'], shown.map(c => [name(c), number(classes[c].examples, 9),
-        classes[c].predicted ? (classes[c].correct / classes[c].predicted).toFixed(3) : '–', classes[c].examples ? (classes[c].correct / classes[c].examples).toFixed(3) : '–',
-        classes[c].f1 !== undefined ? classes[c].f1.toFixed(3) : '–', classes[c].auc !== undefined ? classes[c].auc.toFixed(3) : '–',
-        classes[c].taken ? `${name(classes[c].taken.class)} (${classes[c].taken.count})` : '']), [0, 6]);
-      right.append(element('h3', {}, 'Each class'), element('div', {className: 'scroll'}, list));
-    } else {
-      const list = element('table', {});
-      table(list, ['class', 'taken for', 'times', 'of'], pairs.map(([label, predicted, count]) => [name(label), name(predicted), count, classes[label].examples]), [0, 1]);
-      right.append(element('h3', {}, 'Most often confused'), element('div', {className: 'scroll'}, list));
-    }
+    if (made.several) {
+      const list = element('table', {}), part = (n, of) => of ? (n / of).toFixed(3) : '–', figure = value => value !== undefined ? value.toFixed(3) : '–';
+      table(list, ['class', 'examples', 'found', 'wrongly found', 'precision', 'recall', 'F1', 'AUC', 'average precision'], made.classes.map(c => [name(c.label), number(c.examples, 9),
+        number(c.correct, 9), number(c.predicted - c.correct, 9), part(c.correct, c.predicted), part(c.correct, c.examples), figure(c.f1), figure(c.auc), figure(c.average_precision)]), [0]);
+      section.append(element('h3', {}, 'Each class'), element('div', {className: 'scroll'}, list));
+    } else drawClasses(section, made, name);
     section.append(element('h3', {}, 'Samples'), pictures(made, made.samples));
     if (made.mistakes.length) section.append(element('h3', {}, 'Hardest mistakes'),
       element('p', {className: 'note'}, 'The wrong predictions with the highest loss, the worst first.'), pictures(made, made.mistakes));
   });
+}
+
+function drawClasses(section, made, name) {
+  const {classes, counts, pairs} = made.confusion;
+  const left = element('div', {}), right = element('div', {});
+  section.append(element('div', {className: 'pair scores'}, left, right));
+  const shown = classes.map((c, i) => i).filter(i => classes[i].examples || classes[i].predicted);
+  if (counts.length) drawConfusion(left, made, shown);
+  if (shown.length <= 20) {
+    const list = element('table', {});
+    table(list, ['class', 'examples', 'precision', 'recall', 'F1', 'AUC', 'most often taken for'], shown.map(c => [name(c), number(classes[c].examples, 9),
+      classes[c].predicted ? (classes[c].correct / classes[c].predicted).toFixed(3) : '–', classes[c].examples ? (classes[c].correct / classes[c].examples).toFixed(3) : '–',
+      classes[c].f1 !== undefined ? classes[c].f1.toFixed(3) : '–', classes[c].auc !== undefined ? classes[c].auc.toFixed(3) : '–',
+      classes[c].taken ? `${name(classes[c].taken.class)} (${classes[c].taken.count})` : '']), [0, 6]);
+    right.append(element('h3', {}, 'Each class'), element('div', {className: 'scroll'}, list));
+  } else {
+    const list = element('table', {});
+    table(list, ['class', 'taken for', 'times', 'of'], pairs.map(([label, predicted, count]) => [name(label), name(predicted), count, classes[label].examples]), [0, 1]);
+    right.append(element('h3', {}, 'Most often confused'), element('div', {className: 'scroll'}, list));
+  }
 }
 
 function drawConfusion(target, made, shown) {
@@ -289,7 +301,12 @@ function drawConfusion(target, made, shown) {
     element('div', {className: 'scroll'}, element('table', {className: 'confusion' + (many ? ' many' : '')}, ...(many ? [] : [head]), body)));
 }
 
-const pictures = (made, list) => element('div', {className: 'pictures'}, ...list.map(p => element('div', {className: 'picture'},
+const namesOf = (made, labels) => labels.map(c => made.names[c]).join(', ') || 'no label';
+const pictures = (made, list) => element('div', {className: 'pictures'}, ...list.map(p => made.several ? element('div', {className: 'picture'},
+  element('img', {src: 'data:image/png;base64,' + p.image, alt: namesOf(made, p.labels), title: p.place || `record ${p.record}`}),
+  String(p.labels) === String(p.predicted) ? element('span', {className: 'right'}, '✓ ' + namesOf(made, p.labels)) : element('span', {className: 'wrong'}, '✗ ' + namesOf(made, p.predicted)),
+  ...(String(p.labels) === String(p.predicted) ? [] : [element('small', {}, `has ${namesOf(made, p.labels)}`)]),
+  element('small', {}, `record ${p.record}`)) : element('div', {className: 'picture'},
   element('img', {src: 'data:image/png;base64,' + p.image, alt: made.names[p.label], title: p.place || `record ${p.record}`}),
   p.label === p.predicted ? element('span', {className: 'right'}, '✓ ' + made.names[p.label]) : element('span', {className: 'wrong'}, '✗ ' + made.names[p.predicted]),
   element('small', {}, p.label === p.predicted ? `sure of it: ${percent(p.probability)}` : `is ${made.names[p.label]}: ${percent(p.probability)}`),

@@ -3,6 +3,7 @@
 #include "backends/error.h"
 #include "engine/execution/softmax.h"
 #include "engine/inference/metric.h"
+#include "tests/engine/inference/drawn.h"
 #include "tests/support/files.h"
 
 #include <algorithm>
@@ -16,14 +17,7 @@
 namespace towers {
 namespace {
 
-/// As draw() in make_metrics.py.
-std::uint64_t draw(std::uint64_t number, std::uint64_t index) {
-    std::uint64_t x = (number << 40) + index + 1;
-    x *= 0x9E3779B97F4A7C15;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-    return x ^ (x >> 31);
-}
+using test::check_close, test::draw;
 
 struct Set {
     unsigned classes;
@@ -66,24 +60,22 @@ MetricValues values_of(const Set& set) {
     return values_of_metrics({sum_up(set.predictions.each), &report, set.classes});
 }
 
-void check_close(const std::optional<double>& found, const nlohmann::json& expected) {
-    CHECK(found.has_value() == !expected.is_null());
-    if (found && !expected.is_null()) CHECK(std::abs(*found - expected.get<double>()) < 1e-6);
-}
-
 } // namespace
 
 TEST_CASE("metrics are scikit-learn's, with classes missing, equal scores and up to 1000 classes") {
     const nlohmann::json sets =
         nlohmann::json::parse(test::read_text(test::source_folder() / "tests/fixtures/metrics.json"));
     REQUIRE(sets.size() == 20);
+    const auto fitting =
+        std::ranges::count_if(all_metrics(), [](const Metric& metric) { return metric.fits(false); });
     for (std::size_t number = 0; number < sets.size(); ++number) {
         CAPTURE(number);
         const nlohmann::json& of = sets[number];
         const Set set = make_set(number, of);
         const MetricValues values = values_of(set);
-        unsigned compared = 0;
+        std::ptrdiff_t compared = 0;
         for (const Metric& metric : all_metrics()) {
+            if (!metric.fits(false)) continue;
             CAPTURE(metric.name);
             if (!of.contains(metric.name)) continue;
             const auto found = values.find(metric.name);
@@ -91,7 +83,7 @@ TEST_CASE("metrics are scikit-learn's, with classes missing, equal scores and up
                         of.at(metric.name));
             ++compared;
         }
-        CHECK(compared == all_metrics().size() - 1); // top-5 accuracy is among the following
+        CHECK(compared == fitting - 1); // top-5 accuracy is among the following
         for (const auto& [k, expected] : of.at("top_k").items()) {
             CAPTURE(k);
             const Evaluation found = sum_up(set.predictions.each, set.labels.size(), unsigned(std::stoul(k)));
