@@ -384,7 +384,7 @@ void show(const LoadedData& loaded, const Predictions& predictions, const Parame
     if (!std::isfinite(result.cross_entropy())) refuse_diverged(of, result.cross_entropy());
     const auto classes = unsigned(loaded.names.size());
     const Evaluation top = sum_up(predictions.each, count, flags.top.value_or(few_classes));
-    const ClassificationReport report(loaded.labels, predictions, classes);
+    const ClassificationReport report(loaded.labels, predictions, classes, loaded.model.heads[0]);
     std::FILE* const text = text_stream({flags.confusion, flags.json});
     fmt::print(text, "{}: precision @ 1 = {:.3f}\n", timestamp(), result.accuracy());
     fmt::print(text, "{} of {} examples, cross entropy {:.3f}, step {}, {}\n", result.correct,

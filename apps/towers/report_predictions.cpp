@@ -246,7 +246,7 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
         json["metrics"] = values_of_metrics({result, nullptr, recipe.model.classes, true, &report});
         json["classes"] = classes_json(report, recipe.model);
     } else {
-        const ClassificationReport report(labels, all, recipe.model.classes);
+        const ClassificationReport report(labels, all, recipe.model.classes, recipe.model.heads[0]);
         json["correct"] = result.correct;
         json["metrics"] = values_of_metrics({result, &report, recipe.model.classes});
         json["confusion"] = confusion_json(report);

@@ -12,19 +12,24 @@ namespace {
 
 /// Of each class against the rest.
 std::vector<Ranking> rank_all(std::span<const std::uint32_t> labels, std::span<const float> scores,
-                              unsigned classes) {
+                              unsigned classes, const LossHead& head) {
     constexpr unsigned at_once = 16; // classes: neighbours in memory
     const std::size_t examples = labels.size();
     std::vector<Ranking> rankings;
     std::vector<RankedExample> ranked(at_once * examples);
-    std::vector<Softmax> softmax;
-    for (std::size_t i = 0; i < examples; ++i) softmax.emplace_back(scores.subspan(i * classes, classes));
+    std::vector<float> scaled(scores.begin(), scores.end());
+    for (float& each : scaled) each *= head.logit_scale;
+    std::vector<Softmax> softmax; // a sigmoid keeps the order of the scores
+    for (std::size_t i = 0; i < examples && head.kind == LossKind::softmax; ++i)
+        softmax.emplace_back(std::span(scaled).subspan(i * classes, classes));
     for (unsigned first = 0; first < classes; first += at_once) {
         const unsigned count = std::min(at_once, classes - first);
         for (std::size_t i = 0; i < examples; ++i)
-            for (unsigned c = 0; c < count; ++c)
-                ranked[c * examples + i] = {softmax[i].probability(scores[i * classes + first + c]),
+            for (unsigned c = 0; c < count; ++c) {
+                const float score = scaled[i * classes + first + c];
+                ranked[c * examples + i] = {softmax.empty() ? double(score) : softmax[i].probability(score),
                                             labels[i] == first + c};
+            }
         for (unsigned c = 0; c < count; ++c)
             rankings.push_back(rank(std::span(ranked).subspan(c * examples, examples)));
     }
@@ -52,7 +57,8 @@ double calibration_error_of(std::span<const std::uint32_t> labels, std::span<con
 } // namespace
 
 ClassificationReport::ClassificationReport(std::span<const std::uint32_t> labels,
-                                           const Predictions& predictions, unsigned classes)
+                                           const Predictions& predictions, unsigned classes,
+                                           const LossHead& head)
     : confusion(labels, predictions.each, classes),
       calibration_error(calibration_error_of(labels, predictions.each)) {
     const auto average_of = [this](const auto& figure) {
@@ -69,7 +75,7 @@ ClassificationReport::ClassificationReport(std::span<const std::uint32_t> labels
                             return confusion.of(label).recall();
                         }).macro;
     if (predictions.scores.empty()) return;
-    rankings = rank_all(labels, predictions.scores, classes);
+    rankings = rank_all(labels, predictions.scores, classes, head);
     average_rankings(confusion.figures());
 }
 

@@ -36,8 +36,12 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
       to_probe_(!assignment_.probe().empty()), use_(options.towers.size()) {
     if (!options_.loss_scale) options_.loss_scale = first_loss_scale(options_.open.precision);
     check_data(recipe, data.info());
+    check_labels(recipe, data);
     if (tests != nullptr) {
         check_data(recipe, tests->info());
+        check_labels(recipe, *tests);
+        if (tests->label_sets() != nullptr) test_labels_ = *tests->label_sets();
+        test_classes_ = tests->info().classes.size();
         tests_.emplace(*tests);
     }
     towers_ = open_towers(data, tests);
@@ -337,7 +341,8 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop,
         const auto pass = std::make_shared<TestPass>();
         pass->variables.assign(variables.begin(), variables.end());
         pass->examples = test_examples();
-        pass->predictions = Predictions(pass->examples.size(), with_scores ? recipe_.model.classes : 0);
+        pass->predictions =
+            Predictions(pass->examples.size(), with_scores || test_labels_ ? recipe_.model.classes : 0);
         pass->stop = stop;
         try {
             if (repeated)
@@ -348,8 +353,7 @@ std::optional<TestReport> Trainer::test(bool raw, const std::atomic<bool>* stop,
                 notice_ = report.notice;
                 return {};
             }
-            report.evaluation = sum_up(pass->predictions.each);
-            report.metrics = metrics_of(*pass, report.evaluation);
+            sum_up(*pass, report);
             return report;
         } catch (const TowerFailed& failed) {
             add_notice(report.notice, assignment_.drop(failed, "the test pass"));
@@ -400,14 +404,29 @@ std::vector<Histogram> Trainer::summarize(const DataSource& data) {
     return std::move(pass->found);
 }
 
-MetricValues Trainer::metrics_of(const TestPass& pass, const Evaluation& evaluation) const {
-    std::optional<ClassificationReport> report;
-    if (std::isfinite(evaluation.loss_sum)) {
-        std::vector<std::uint32_t> labels;
-        for (const Example& each : pass.examples) labels.push_back(each.label + recipe_.model.label_offset);
-        report.emplace(labels, pass.predictions, recipe_.model.classes);
+void Trainer::sum_up(const TestPass& pass, TestReport& report) const {
+    const Model& model = recipe_.model;
+    report.evaluation = towers::sum_up(pass.predictions.each);
+    const bool is_finite = std::isfinite(report.evaluation.loss_sum);
+    if (test_labels_) {
+        report.evaluation.correct = 0;
+        std::optional<MultilabelReport> figures;
+        if (is_finite) {
+            figures.emplace(*test_labels_, scores_of(pass.predictions.scores, model),
+                            std::vector<double>(test_classes_, usual_threshold));
+            report.evaluation.correct = figures->exact;
+        }
+        report.metrics = values_of_metrics(
+            {report.evaluation, nullptr, model.classes, true, figures ? &*figures : nullptr});
+        return;
     }
-    return values_of_metrics({evaluation, report ? &*report : nullptr, recipe_.model.classes});
+    std::optional<ClassificationReport> figures;
+    if (is_finite) {
+        std::vector<std::uint32_t> labels;
+        for (const Example& each : pass.examples) labels.push_back(each.label + model.label_offset);
+        figures.emplace(labels, pass.predictions, model.classes, model.heads[0]);
+    }
+    report.metrics = values_of_metrics({report.evaluation, figures ? &*figures : nullptr, model.classes});
 }
 
 std::vector<Example> Trainer::test_examples() {

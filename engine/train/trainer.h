@@ -87,6 +87,8 @@ struct StepReport {
 };
 
 /// The result of a test pass.
+/// Where the test examples may have several labels, evaluation.correct counts those that have exactly the
+/// labels found.
 struct TestReport {
     std::uint64_t step;     ///< updates done: the parameters are those of the step with this number
     std::uint64_t examples; ///< of the training, seen before it
@@ -218,7 +220,8 @@ private:
                                           const std::shared_ptr<const DataSource>& tests);
     void open_reader(const DataSource& data, Devices devices);
     std::vector<Example> test_examples();
-    MetricValues metrics_of(const TestPass& pass, const Evaluation& evaluation) const;
+    /// Fills in what the predictions come to.
+    void sum_up(const TestPass& pass, TestReport& report) const;
     /// A step's place in the training.
     struct Place {
         std::uint64_t step = 0, examples = 0; ///< before it
@@ -253,6 +256,8 @@ private:
     std::array<ExamplesOfStep, 2> examples_of_step_;
     std::optional<BatchReader> reader_; ///< if the data is streamed
     DataWatch data_watch_{0, ""};
+    std::optional<LabelSets> test_labels_; ///< if test examples may have several
+    std::size_t test_classes_ = 0;         ///< of the test data
     std::optional<ResidentFeed> tests_;
     PhaseClock clock_;
     Assignment assignment_;
