@@ -48,15 +48,18 @@ std::string joined(const std::vector<double>& values) {
 }
 
 /// Says when classes are so unequal that training may neglect the rare ones; or nothing.
-std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::vector<std::string>& names) {
+std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::vector<std::string>& names,
+                           bool several_labels) {
     constexpr double unequal = 3;
     const auto [rarest, most] = std::ranges::minmax_element(counts);
     const double ratio = *rarest > 0 ? double(*most) / double(*rarest) : 0; // without examples, nothing helps
     if (ratio < unequal) return "";
     const auto name = [&](auto count) { return as_printable(names[std::size_t(count - counts.begin())]); };
-    return fmt::format("  {} has {:.3g} times as many examples as {}: think of 'train --set "
-                       "training.sampler=balanced', or of '--set loss.class_weights=balanced'\n",
-                       name(most), ratio, name(rarest));
+    return fmt::format("  {} has {:.3g} times as many examples as {}: think of 'train --set {}'\n",
+                       name(most), ratio, name(rarest),
+                       several_labels
+                           ? "loss.positive_weights=balanced"
+                           : "training.sampler=balanced', or of '--set loss.class_weights=balanced");
 }
 
 /// Returns whether all records are sound.
@@ -97,8 +100,8 @@ bool describe(const char* split, DataRequest request) {
         fmt::print("  labels an image: {} to {}, mean {:.3g}; {} without any\n", statistics.labels->least,
                    statistics.labels->most, double(statistics.labels->all) / double(sound),
                    count_of(statistics.labels->without, "image"));
-    else if (request.split == Split::train)
-        fmt::print("{}", tell_imbalance(statistics.counts, names));
+    if (request.split == Split::train)
+        fmt::print("{}", tell_imbalance(statistics.counts, names, statistics.labels.has_value()));
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));
     print_broken();
     if (!broken.empty() && !skip)

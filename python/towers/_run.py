@@ -20,7 +20,7 @@ _AnyPath = Union[str, "os.PathLike[str]"]
 class Evaluation:
     """What `towers eval` measured."""
 
-    correct: int  #: examples classified correctly
+    correct: int  #: examples classified correctly, or that have exactly the labels found
     examples: int
     cross_entropy: float  #: mean over the examples, without weight decay
     step: int  #: updates that the checkpoint's training had done
@@ -178,7 +178,8 @@ def eval(what: Union[Run, _AnyPath], *, log: Log = False, **flags: Any) -> Evalu
     path = what.path if isinstance(what, Run) else Path(what)
     where = {"run": path} if isinstance(what, Run) or path.is_dir() else {"checkpoint": path}
     text = call("eval", log=log, **where, **flags)
-    found = re.findall(r"^([0-9]+) of ([0-9]+) examples, cross entropy (\S+), step ([0-9]+)", text, re.MULTILINE)
+    found = re.findall(r"^([0-9]+) of ([0-9]+) examples(?: have exactly the labels found)?, cross entropy (\S+), "
+                       r"step ([0-9]+)", text, re.MULTILINE)
     if not found:
         raise Error(f"towers eval printed no result: {text.strip()}")
     correct, examples, cross_entropy, step = found[-1]
