@@ -206,6 +206,81 @@ TEST_CASE("a network with sigmoids is evaluated with thresholds, predicts labels
                  "--json and --best-thresholds both write to standard output; give a file for one of them");
 }
 
+TEST_CASE(
+    "test passes measure several labels, and the best one is that of the highest mean average precision") {
+    const TemporaryFolder folder;
+    make_planet(folder.path());
+    const RunOptions here{.folder = folder.path()};
+    const Arguments flags{"train",
+                          "--towers",
+                          "cpu",
+                          "--batch",
+                          "6",
+                          "--recipe",
+                          "mnist-tutorial",
+                          "--set",
+                          "loss.kind=sigmoid",
+                          "--set",
+                          "input.classes=4",
+                          "--data",
+                          source,
+                          "--hold-out",
+                          "40%",
+                          "--eval-every",
+                          "2",
+                          "--eval-raw",
+                          "--keep-best",
+                          "--summary-every",
+                          "2"};
+    const Outcome whole = run_towers(flags + Arguments{"--steps", "8", "--run", "whole"}, here);
+    CAPTURE(whole.err);
+    CHECK(whole.code == 0);
+    CHECK(contains(whole.out, ", test mean average precision = 0."));
+    CHECK_FALSE(contains(whole.out, "precision @ 1"));
+    CHECK(contains(read_text(folder / "whole/config.toml"), "best-by = 'average_precision_macro'"));
+    double best = 0;
+    int step = -1, passes = 0;
+    for (const nlohmann::json& line : metrics(folder / "whole")) {
+        if (!line.contains("test_examples")) continue;
+        ++passes;
+        CHECK_FALSE(line.contains("test_precision"));
+        CHECK_FALSE(line.contains("test_balanced_accuracy"));
+        CHECK(line.at("test_subset_accuracy") ==
+              line.at("test_correct").get<double>() / line.at("test_examples").get<double>());
+        for (const char* const name :
+             {"test_f1_micro", "test_f1_macro", "test_hamming_loss", "test_auc_macro", "test_cross_entropy"})
+            CHECK(line.at(name).is_number());
+        if (const double value = line.at("test_average_precision_macro"); value > best) {
+            best = value;
+            step = line.at("step");
+        }
+    }
+    CHECK(passes == 4);
+    CHECK(contains(
+        whole.out,
+        fmt::format("best in the test: step {}, mean average precision = {:.3f}, kept in ", step, best)));
+    const Outcome evaluated = run_towers(
+        {"eval", "whole/best.safetensors", "--towers", "cpu", "--raw", "--json", "best.json"}, here);
+    CAPTURE(evaluated.err);
+    CHECK(evaluated.code == 0);
+    CHECK(
+        nlohmann::json::parse(read_text(folder / "best.json")).at("average_precision_macro").get<double>() ==
+        doctest::Approx(best).epsilon(1e-6));
+
+    // A run that is resumed goes on with the comparison, to the bit.
+    for (const Arguments& more : {Arguments{"--steps", "4"}, {"--steps", "8", "--resume"}})
+        CHECK(run_towers((more.size() > 2 ? Arguments{"train", "--towers", "cpu"} : flags) + more +
+                             Arguments{"--run", "parts"},
+                         here)
+                  .code == 0);
+    check_same(folder / "parts", folder / "whole", 8);
+    CHECK(read_text(folder / "parts/best.safetensors") == read_text(folder / "whole/best.safetensors"));
+
+    const Outcome page = run_towers({"report", "whole", "--towers", "cpu"}, here);
+    CHECK(page.code == 0);
+    CHECK(contains(read_text(folder / "whole/report.html"), "\"several\":true"));
+}
+
 TEST_CASE("thresholds are for networks with sigmoids and data with several labels") {
     const TemporaryFolder folder;
     const RunOptions here{.folder = folder.path()};
