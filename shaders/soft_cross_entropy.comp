@@ -15,8 +15,12 @@ KERNEL(soft_cross_entropy, TargetCrossEntropyParams, 256) {
         }
         best = subgroupMax(best);
         unsound = subgroupAdd(unsound);
+        float negative_weight = -class_weight(p.class_weights, p.weighted, 0u);
+        if (p.weighted != 0u)
+            for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE)
+                negative_weight = max(negative_weight, -p.class_weights.at[c]);
+        const float base_weight = -subgroupMax(negative_weight); // the least, so that no sum cancels
         float sum = 0.0f;
-        const float base_weight = class_weight(p.class_weights, p.weighted, 0u);
         float below = 0.0f;  // sum of the scores' distances below the best one, times the weighted targets
         float excess = 0.0f; // sum of the targets, times their weights less the base weight: 0 where all are 1
         for (uint c = SUBGROUP_LANE; c < p.classes; c += SUBGROUP_SIZE) {

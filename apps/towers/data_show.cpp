@@ -75,10 +75,18 @@ int show(const ShowFlags& flags) {
                           ? make_sampler(*recipe, *data, flags.source.seed, true)
                           : Sampler(std::uint32_t(data->size()), flags.source.seed, true);
     sampler.fill(first, examples);
-    std::vector<Mix> mixes_of_batch;
-    if (mixes)
-        mixes_of_batch =
-            mixes_of(recipe->mixing, flags.source.seed, first, recipe->batch, recipe->model.input);
+    std::vector<Mix> mixes_of_shown;
+    if (mixes) {
+        const BatchTables tables{
+            .mixes = mixes_of(recipe->mixing, flags.source.seed, first, recipe->batch, recipe->model.input),
+            .targets = {},
+            .class_weights = {}};
+        const std::size_t count = std::min<std::size_t>(flags.count, examples.size());
+        const KeptBatch shown = keep(Batch::all(first, examples, {}, tables).slice(0, count));
+        examples = shown.all();
+        mixes_of_shown = shown.tables.mixes;
+        mixes_of_shown.resize(examples.size()); // whose partners are as they are
+    }
     std::vector<std::uint32_t> records;
     for (const Example& example : examples) records.push_back(example.record);
     std::vector<std::uint8_t> stored(records.size() * data->image_size().elements()), made;
@@ -86,15 +94,15 @@ int show(const ShowFlags& flags) {
     if (recipe)
         made =
             preview(*recipe, *data, examples,
-                    {.seed = flags.source.seed, .distort = split == Split::train, .mixes = mixes_of_batch});
+                    {.seed = flags.source.seed, .distort = split == Split::train, .mixes = mixes_of_shown});
     records.resize(std::min<std::size_t>(flags.count, records.size()));
 
     std::vector<SheetCell> cells;
     for (std::size_t i = 0; i < records.size(); ++i) {
         SheetCell cell{title_of(*data, records[i]), {}};
-        if (const double part = mixes ? mixes_of_batch[i].partner_target(recipe->model.input) : 0; part > 0)
+        if (const double part = mixes ? mixes_of_shown[i].partner_target(recipe->model.input) : 0; part > 0)
             cell.label += fmt::format(" + {:.0f}% {}", 100 * part,
-                                      title_of(*data, examples[mixes_of_batch[i].partner].record));
+                                      title_of(*data, examples[mixes_of_shown[i].partner].record));
         cell.images.push_back(image_of(stored, data->image_size(), i));
         if (recipe) cell.images.push_back(image_of(made, recipe->model.input, i));
         cells.push_back(std::move(cell));

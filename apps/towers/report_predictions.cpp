@@ -193,7 +193,7 @@ nlohmann::json predictions_of(const ReportedRun& run, const PredictionOptions& o
     const Evaluation result = sum_up(predictions);
     if (!std::isfinite(result.cross_entropy())) return absent("the model has diverged");
 
-    const LabelSets* const sets = data->label_sets();
+    const LabelSets* const sets = data->label_sets().get();
     const SigmoidScores scores = scores_of(all.scores, recipe.model);
     const std::vector<double> thresholds(data->info().classes.size(), usual_threshold);
     std::vector<std::uint32_t> labels;

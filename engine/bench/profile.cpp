@@ -20,7 +20,6 @@ StepProfile::StepProfile(Device& device, const Recipe& recipe, const DataSource&
                                            .slots = data.size(),
                                            .seed = 1,
                                            .distort = true,
-                                           .mixes = recipe.mixing.mixes(),
                                            .largest_allocation = device.info().largest_allocation});
     const TableMaker make_tables(recipe, data, 1, true);
     plan_ = plan_single_step(spec, update_spec(recipe, layout)).plan;

@@ -17,7 +17,7 @@ struct BatchTables {
     std::vector<Mix> mixes; ///< [examples]
     /// What part of each class an example is, [examples, class_stride()], for losses of targets.
     std::vector<float> targets;
-    /// Of each loss head with weights of classes, [heads, class_stride()]; see LossInputs.
+    /// Of each loss head with weights of classes, [heads, class_stride()]; see TableMaker.
     std::vector<float> class_weights;
 };
 

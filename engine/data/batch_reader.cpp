@@ -16,7 +16,7 @@ BatchReader::BatchReader(const DataSource& source, ExampleOrder order, const Rea
       // Threads share a batch, so that the next one is there soon; a few chunks each even out their times.
       chunk_(std::max<std::size_t>(1, ahead.batch / (std::size_t(4) * ahead.readers))) {
     const std::size_t bytes = ahead.batch * source.image_size().elements();
-    ring_.resize(batches_ahead(bytes));
+    ring_.resize(batches_ahead(bytes + ahead.table_bytes));
     for (Entry& each : ring_) {
         each.examples.resize(ahead.batch);
         each.images.resize(bytes);
@@ -74,7 +74,6 @@ void BatchReader::open() {
     try {
         order_(next.first, next.examples);
         for (Example& each : next.examples) each.label = source_.labels()[each.record];
-        if (make_tables_) next.tables = make_tables_(next.first, next.examples);
     } catch (...) {
         next.error = std::current_exception();
     }
@@ -104,6 +103,7 @@ void BatchReader::work(const std::stop_token& stop) {
 
 std::exception_ptr BatchReader::read(Entry& entry, std::size_t begin, std::size_t count) const {
     try {
+        if (begin == 0 && make_tables_) entry.tables = make_tables_(entry.first, entry.examples);
         std::vector<std::uint32_t> records(count);
         for (std::size_t i = 0; i < count; ++i) records[i] = entry.examples[begin + i].record;
         const std::size_t image = source_.image_size().elements();

@@ -25,6 +25,7 @@ struct ReadAhead {
     std::uint32_t batch = 1;        ///< examples of each batch
     unsigned readers = 1;           ///< threads
     std::uint64_t end = UINT64_MAX; ///< no batch begins at this position or after it
+    std::size_t table_bytes = 0;    ///< of a batch's tables
 };
 
 /// How many batches of so many bytes are kept: the one in use, the next, which towers may copy while they

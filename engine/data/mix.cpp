@@ -21,7 +21,10 @@ double normal(PhiloxStream& random) { // Box and Muller
 /// The logarithm of a number that is distributed as Gamma(shape, 1) (Marsaglia and Tsang 2000, "A simple
 /// method for generating gamma variables"), since with a small shape the number itself may be too small.
 double log_gamma_variable(PhiloxStream& random, double shape) {
-    if (shape < 1) return log_gamma_variable(random, shape + 1) + std::log(inner(random)) / shape;
+    if (shape < 1) {
+        const double larger = log_gamma_variable(random, shape + 1);
+        return larger + std::log(inner(random)) / shape;
+    }
     const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
     for (;;) {
         const double x = normal(random), root = 1 + c * x;

@@ -256,7 +256,7 @@ PackedSplit write_split(AtomicFile& file, std::uint64_t& offset, const DataSourc
     });
     offset += data.image_bytes();
     pad(file, offset);
-    if (const LabelSets* const sets = data.label_sets()) {
+    if (const LabelSets* const sets = data.label_sets().get()) {
         std::vector<std::uint32_t> counts;
         for (std::size_t i = 0; i < sets->size(); ++i) counts.push_back(std::uint32_t(sets->of(i).size()));
         file.write(std::as_bytes(std::span(counts)));

@@ -15,7 +15,7 @@ DataSource::DataSource(DataInfo info, std::vector<std::uint32_t> labels)
     : info_(std::move(info)), labels_(std::move(labels)) {}
 
 DataSource::DataSource(DataInfo info, LabelSets label_sets)
-    : info_(std::move(info)), label_sets_(std::move(label_sets)) {
+    : info_(std::move(info)), label_sets_(std::make_shared<const LabelSets>(std::move(label_sets))) {
     take_first_labels();
 }
 
@@ -26,8 +26,9 @@ DataSource::DataSource(DataInfo info, const DataSource& other, std::span<const s
     : info_(std::move(info)) {
     for (const std::uint32_t record : records) labels_.push_back(other.labels_[record]);
     if (!other.label_sets_) return;
-    label_sets_.emplace();
-    for (const std::uint32_t record : records) label_sets_->add(other.label_sets_->of(record));
+    LabelSets sets;
+    for (const std::uint32_t record : records) sets.add(other.label_sets_->of(record));
+    label_sets_ = std::make_shared<const LabelSets>(std::move(sets));
 }
 
 void DataSource::take_first_labels() {
@@ -62,7 +63,7 @@ void DataSource::relabel(std::span<const std::uint32_t> labels, std::vector<std:
         std::ranges::sort(its);
         others.add(its);
     }
-    label_sets_ = std::move(others);
+    label_sets_ = std::make_shared<const LabelSets>(std::move(others));
     take_first_labels();
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +54,7 @@ public:
 
     /// The classes of each record, where it may have several or none; then labels() has the first of them, or
     /// 0. Null: each record has one class, its label.
-    const LabelSets* label_sets() const { return label_sets_ ? &*label_sets_ : nullptr; }
+    const std::shared_ptr<const LabelSets>& label_sets() const { return label_sets_; }
 
     std::vector<std::size_t> counts() const; ///< examples of each class, in the order of their labels
 
@@ -107,7 +108,7 @@ private:
 
     DataInfo info_;
     std::vector<std::uint32_t> labels_;
-    std::optional<LabelSets> label_sets_;
+    std::shared_ptr<const LabelSets> label_sets_;
 };
 
 class Dataset final : public DataSource {

@@ -33,9 +33,8 @@ struct EvaluatedHead {
     unsigned label_offset = 0;                        ///< the network's class of label 0
     std::shared_ptr<const LabelSets> label_sets = {}; ///< see DataSource; null: one label an example
 
-    EvaluatedHead(const Model& model, const LabelSets* sets = nullptr)
-        : head(model.heads[0]), label_offset(model.label_offset),
-          label_sets(sets != nullptr ? std::make_shared<const LabelSets>(*sets) : nullptr) {}
+    explicit EvaluatedHead(const Model& model, std::shared_ptr<const LabelSets> sets = nullptr)
+        : head(model.heads[0]), label_offset(model.label_offset), label_sets(std::move(sets)) {}
 
     /// A sigmoid head's loss of an example, as sigmoid_cross_entropy's without weights of classes; else not
     /// to be called. `label`: of the data's, if there are no label sets.

@@ -55,13 +55,12 @@ std::vector<std::uint8_t> preview(const Recipe& recipe, const DataSource& data, 
                                            .stored = stored,
                                            .slots = shown.size(),
                                            .seed = options.seed,
-                                           .distort = options.distort,
-                                           .mixes = !options.mixes.empty()});
+                                           .distort = options.distort});
     Plan plan;
     const TensorId in_examples = plan.tensor("examples", Arena::step, step_examples_offset,
                                              {examples.size(), example_words}, ElementType::uint32);
     TensorId mixes;
-    if (spec.mixes)
+    if (!options.mixes.empty())
         mixes = plan.tensor("mixes", Arena::step, StepInputs(examples.size(), true, 0).mixes,
                             {examples.size(), mix_words}, ElementType::uint32);
     const TensorId images = plan_batch(plan, spec, in_examples, mixes).images;

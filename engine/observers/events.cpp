@@ -35,8 +35,8 @@ Events::Events(Trainer& trainer, const DataSource& data, const RunDirectory& run
       total_loss_(average_decay), cross_entropy_(average_decay), decay_(average_decay), used_(trainer.use()),
       seconds_(trainer.seconds()) {
     const std::uint64_t step = trainer.steps_done();
-    if (const TestedStep* const found = TestRecord::read(run.metrics_path(), step).find(step))
-        before_ = *found;
+    const TestRecord record = TestRecord::read(run.metrics_path(), step);
+    if (const TestedStep* const found = record.find(step)) before_ = *found;
 }
 
 bool Events::observe(const Progress& progress) {

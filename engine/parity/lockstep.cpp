@@ -98,7 +98,6 @@ StepComparison compare_step(Device& a, Device& b, const Recipe& recipe, const Da
                                            .slots = data.size(),
                                            .seed = options.seed,
                                            .distort = options.distort,
-                                           .mixes = make_tables.mixes(),
                                            .scales_loss = options.loss_scale.has_value(),
                                            .largest_allocation = largest});
     UpdateSpec update = update_spec(recipe, layout);

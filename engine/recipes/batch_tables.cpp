@@ -3,6 +3,7 @@
 #include "backends/error.h"
 #include "engine/files/text.h"
 #include "engine/nearest.h"
+#include "engine/recipes/recipe_data.h"
 #include "engine/step/network.h"
 
 #include <algorithm>
@@ -71,8 +72,9 @@ std::vector<double> class_weights_of(const LossHead& head, const Model& model, c
 TableMaker::TableMaker(const Recipe& recipe, const DataSource& data, std::uint64_t seed, bool mixes)
     : image_(recipe.model.input), classes_(recipe.model.classes), label_offset_(recipe.model.label_offset),
       mixing_(mixes ? recipe.mixing : Mixing{}), seed_(seed),
-      takes_targets_(takes_targets(recipe.model, mixing_.mixes())) {
-    if (data.label_sets() != nullptr) label_sets_ = *data.label_sets();
+      takes_targets_(takes_targets(recipe.model, mixing_.mixes())), label_sets_(data.label_sets()) {
+    check_data(recipe, data.info());
+    check_labels(recipe, data);
     for (const LossHead& head : recipe.model.heads)
         if (head.is_weighted()) heads_.push_back({head.kind, class_weights_of(head, recipe.model, data)});
 }
@@ -84,6 +86,11 @@ BatchTables TableMaker::operator()(std::uint64_t first, std::span<const Example>
     if (takes_targets_) tables.targets = targets(examples, tables.mixes);
     tables.class_weights = class_weights(examples, tables.targets);
     return tables;
+}
+
+std::size_t TableMaker::bytes(std::size_t examples) const {
+    const std::size_t of_targets = takes_targets_ ? class_stride(classes_) * sizeof(float) : 0;
+    return examples * (of_targets + (mixes() ? sizeof(Mix) : 0));
 }
 
 std::vector<float> TableMaker::targets(std::span<const Example> examples, std::span<const Mix> mixes) const {
@@ -113,7 +120,7 @@ std::vector<float> TableMaker::class_weights(std::span<const Example> examples,
     std::vector<float> all;
     for (const auto& [kind, weights] : heads_) {
         double sum = 0; // of the examples' weights
-        for (std::size_t i = 0; i < examples.size(); ++i) {
+        for (std::size_t i = 0; i < examples.size() && kind == LossKind::softmax; ++i) {
             if (targets.empty()) sum += weights[examples[i].label + label_offset_];
             for (std::size_t c = 0; c < classes_ && !targets.empty(); ++c)
                 sum += weights[c] * double(targets[i * stride + c]);

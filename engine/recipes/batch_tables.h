@@ -6,7 +6,7 @@
 #include "engine/recipes/recipe.h"
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,14 +21,17 @@ std::vector<double> class_weights_of(const LossHead& head, const Model& model, c
 /// nobody has to exchange a sum of weights, or to ask for a partner.
 class TableMaker {
 public:
-    /// `data`: the training data. `mixes`: false leaves every image as it is. Throws as class_weights_of().
+    /// `data`: the training data. `mixes`: false leaves every image as it is. Throws as check_data(),
+    /// check_labels() and class_weights_of().
     TableMaker(const Recipe& recipe, const DataSource& data, std::uint64_t seed, bool mixes);
 
     bool mixes() const { return mixing_.mixes(); } ///< whether batches have mixes
 
-    /// Of a global batch with labels. A softmax head's weights are divided by their mean over the examples,
-    /// so a mean over the global batch is the weighted sum divided by the sum of the weights, as in PyTorch;
-    /// a sigmoid head's stay as they are, also as in PyTorch (pos_weight).
+    std::size_t bytes(std::size_t examples) const; ///< of the tables that grow with the examples
+
+    /// Of a global batch with labels. A softmax head's weights are divided by their mean over the examples'
+    /// targets, so a mean over the global batch is the weighted sum divided by the sum of the weights, as
+    /// PyTorch has it for labels; a sigmoid head's stay as they are, as PyTorch's pos_weight.
     BatchTables operator()(std::uint64_t first, std::span<const Example> examples) const;
 
 private:
@@ -44,7 +47,7 @@ private:
     Mixing mixing_;
     std::uint64_t seed_;
     bool takes_targets_;
-    std::optional<LabelSets> label_sets_;
+    std::shared_ptr<const LabelSets> label_sets_; ///< see DataSource
     std::vector<WeightedHead> heads_;
 };
 

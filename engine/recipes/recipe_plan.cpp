@@ -41,6 +41,7 @@ NetworkSpec network_spec(const Recipe& recipe, const StateLayout& layout, Networ
     rest.model = &recipe.model;
     rest.layout = &layout;
     rest.pipeline = &recipe.pipeline;
+    rest.mixes = rest.distort && recipe.mixing.mixes();
     return rest;
 }
 

@@ -57,7 +57,6 @@ Plan plan_of(const Recipe& recipe, const StateLayout& layout, const LoneStep& st
                                            .slots = step.batch.all().size(),
                                            .seed = step.seed,
                                            .distort = step.distort,
-                                           .mixes = !step.batch.tables.mixes.empty(),
                                            .scales_loss = step.before.loss_scale.has_value(),
                                            .largest_allocation = largest_allocation});
     if (spec.batch < spec.global_batch) return plan_shared_step(spec).plan;

@@ -21,7 +21,7 @@ TestRecord TestRecord::read(const std::filesystem::path& metrics, std::uint64_t 
     return record;
 }
 
-const TestedStep* TestRecord::find(std::uint64_t step) const {
+const TestedStep* TestRecord::find(std::uint64_t step) const& {
     const auto found = std::ranges::find(passes_, step, &TestedStep::step);
     return found != passes_.end() ? &*found : nullptr;
 }

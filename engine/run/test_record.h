@@ -28,7 +28,8 @@ public:
     void add(const TestedStep& pass) { passes_.push_back(pass); }
 
     /// The pass after this many updates, or null.
-    const TestedStep* find(std::uint64_t step) const;
+    const TestedStep* find(std::uint64_t step) const&;
+    const TestedStep* find(std::uint64_t step) const&& = delete; ///< it would be gone
     /// The pass with the best value of the metric, the earliest of equal ones; null if none has a value.
     const TestedStep* best(const Metric& metric) const;
     /// The passes after the best one; 0 if there is none.

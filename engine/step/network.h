@@ -24,7 +24,7 @@ struct NetworkSpec {
     bool staged = false;       ///< whether images come with each step; then see StagedImages::slots()
     std::uint64_t seed = 0;    ///< for distortions and dropout
     bool distort = false;      ///< false: the evaluation pipeline
-    bool mixes = false;        ///< whether a training step mixes images: Batch::mixes
+    bool mixes = false;        ///< whether training steps mix images: Batch::mixes
     bool scales_loss = false;  ///< gradients get the factor StepNumbers::loss_scale
     bool fuse = true;          ///< false: no fused operations, for comparisons
     unsigned most = 0;         ///< the most examples to compute at once, at least Model::group(); 0: all
@@ -45,7 +45,7 @@ constexpr std::size_t step_examples_offset = slice_alignment;
 struct StepInputs {
     std::size_t mixes, targets, class_weights;
 
-    /// `examples`: of the share. `target_stride`: of targets, 0 if there are none.
+    /// `share`: its examples. `target_stride`: of targets, 0 if there are none.
     constexpr StepInputs(std::size_t share, bool has_mixes, std::size_t target_stride)
         : mixes(aligned(step_examples_offset + share * sizeof(Example) * (has_mixes ? 2 : 1))),
           targets(aligned(mixes + (has_mixes ? share * sizeof(Mix) : 0))),

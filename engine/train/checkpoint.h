@@ -1,6 +1,7 @@
 // Converts a training state to a checkpoint file's tensors, and back.
 #pragma once
 
+#include "engine/data/batch.h"
 #include "engine/plan/state.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
@@ -10,6 +11,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace towers {
@@ -26,6 +28,10 @@ struct CheckpointOrigin {
     std::vector<std::string> classes = {}; ///< names, of the training data, in the order of their labels
     ImageSize image = {0, 0, 0};           ///< of the training data, before a conversion for the recipe
 };
+
+/// The tensors of floats that a step that diverged has beside those of its state.
+constexpr std::pair<const char*, std::vector<float> BatchTables::*> step_tables[] = {
+    {"examples/targets", &BatchTables::targets}, {"examples/class_weights", &BatchTables::class_weights}};
 
 /// Makes a tensor for each piece of the state, such as `<variable>/ExponentialMovingAverage`, and the
 /// metadata recipe, recipe_checksum, step, epoch, examples, seed, records, checksum, settings, classes,

@@ -34,9 +34,6 @@ constexpr std::pair<const char*, std::uint32_t Example::*> word_names[] = {
 
 constexpr const char* mixes_name = "examples/mixes";
 
-constexpr std::pair<const char*, std::vector<float> BatchTables::*> number_names[] = {
-    {"examples/targets", &BatchTables::targets}, {"examples/class_weights", &BatchTables::class_weights}};
-
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& what) {
     throw InputError(fmt::format("{}: {}; it is damaged, use another copy of it", path.string(), what));
 }
@@ -96,12 +93,15 @@ void check(const DivergedStep& diverged, const std::filesystem::path& path) {
     const LoneStep& step = diverged.step;
     const Recipe& recipe = diverged.recipe;
     const std::size_t examples = step.batch.examples.size(), strangers = step.batch.strangers.size();
-    if (examples > step.global_batch || strangers > examples || examples % recipe.model.group() != 0)
+    if (examples > step.global_batch || strangers > std::min(examples, step.global_batch - examples) ||
+        examples % recipe.model.group() != 0)
         refuse(path, "its examples do not fit together");
     const unsigned classes = recipe.model.classes - recipe.model.label_offset;
     if (std::ranges::any_of(step.batch.all(), [&](const Example& each) { return each.label >= classes; }))
         refuse(path, "one of its labels is no class of its recipe");
     const auto& [mixes, targets, class_weights] = step.batch.tables;
+    if (mixes.size() != (recipe.mixing.mixes() && step.distort ? examples : 0))
+        refuse(path, "its mixes do not fit its recipe");
     const std::size_t stride = class_stride(recipe.model.classes);
     if (class_weights.size() != recipe.model.weighted_heads() * stride)
         refuse(path, "its class weights do not fit its recipe");
@@ -136,7 +136,7 @@ void read_examples(const TensorFile& file, LoneStep& step, const std::filesystem
     }
     step.stored = {unsigned(images.shape[2]), unsigned(images.shape[3]), unsigned(images.shape[1])};
     step.images = images.values;
-    for (const auto& [name, numbers] : number_names)
+    for (const auto& [name, numbers] : step_tables)
         if (const auto found = file.tensors.find(name); found != file.tensors.end())
             tables.*numbers = found->second.values;
 }
@@ -202,7 +202,7 @@ TensorFile to_tensors(const DivergedStep& diverged, const CheckpointOrigin& orig
         file.words[name].shape = {examples.size()};
         for (const Example& example : examples) file.words[name].values.push_back(example.*word);
     }
-    for (const auto& [name, numbers] : number_names)
+    for (const auto& [name, numbers] : step_tables)
         if (const std::vector<float>& values = tables.*numbers; !values.empty())
             file.tensors[name] = {{values.size()}, values};
     if (!tables.mixes.empty()) {

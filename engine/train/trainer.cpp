@@ -40,7 +40,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options, const Data
     if (tests != nullptr) {
         check_data(recipe, tests->info());
         check_labels(recipe, *tests);
-        if (tests->label_sets() != nullptr) test_labels_ = *tests->label_sets();
+        test_labels_ = tests->label_sets();
         test_classes_ = tests->info().classes.size();
         tests_.emplace(*tests);
     }

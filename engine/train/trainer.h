@@ -256,8 +256,8 @@ private:
     std::array<ExamplesOfStep, 2> examples_of_step_;
     std::optional<BatchReader> reader_; ///< if the data is streamed
     DataWatch data_watch_{0, ""};
-    std::optional<LabelSets> test_labels_; ///< if test examples may have several
-    std::size_t test_classes_ = 0;         ///< of the test data
+    std::shared_ptr<const LabelSets> test_labels_; ///< if test examples may have several
+    std::size_t test_classes_ = 0;                 ///< of the test data
     std::optional<ResidentFeed> tests_;
     PhaseClock clock_;
     Assignment assignment_;

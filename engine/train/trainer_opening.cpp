@@ -117,7 +117,6 @@ std::unique_ptr<TowerSet> Trainer::open_towers(const DataSource& data,
                           .staged = reader_.has_value(),
                           .seed = options_.seed,
                           .distort = options_.distort,
-                          .mixes = make_tables_.mixes(),
                           .scales_loss = scales_loss,
                           .largest_allocation = devices[i]->info().largest_allocation});
         const Planner plan = [=](const Share& share, unsigned most) {
@@ -187,7 +186,8 @@ void Trainer::open_reader(const DataSource& data, Devices devices) {
             sampler.fill(first, examples);
         },
         ReadAhead{.batch = options_.global_batch,
-                  .readers = readers > 0 ? readers : default_readers(devices)},
+                  .readers = readers > 0 ? readers : default_readers(devices),
+                  .table_bytes = make_tables_.bytes(options_.global_batch)},
         make_tables_);
     std::string advice = "more --readers";
     if (data.info().pictures) advice += ", or pack the data into one file with 'towers data pack'";

@@ -92,6 +92,11 @@ void check_all(const Loss& loss) {
         Head weighted = head;
         weighted.class_weights = widen(random_floats(13, 3, 0.02f, 5));
         check(loss, weighted, 13, 13, 8);
+        for (const std::size_t heavy : {0, 5, 12}) { // what counts for much, but is in few targets
+            weighted.class_weights.assign(13, 1e-2);
+            weighted.class_weights[heavy] = 1e4;
+            check(loss, weighted, 13, 13, 8);
+        }
     }
 }
 

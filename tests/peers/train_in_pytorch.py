@@ -217,10 +217,12 @@ def train(options, recipe):
         chosen = sampler.batch(step * batch, batch)
         images = (pipeline.distorted(records, chosen) if options.distort == "on"
                   else pipeline.normalized(records[chosen]))
-        targets = labels[chosen]
-        if mix:
+        targets, by = labels[chosen], 1
+        if mix and options.distort == "on":
             images, targets = mix(images, targets)
-        loss = F.cross_entropy(scale * network(images), targets, weight=weights, label_smoothing=smoothing)
+            if weights is not None:  # PyTorch divides by the number of examples, towers by the sum of their weights
+                by = (targets * weights).sum() / len(targets)
+        loss = F.cross_entropy(scale * network(images), targets, weight=weights, label_smoothing=smoothing) / by
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if step % options.log_every == 0:

@@ -3,18 +3,21 @@
 #include "backends/error.h"
 #include "engine/recipes/batch_tables.h"
 #include "engine/recipes/recipe_data.h"
+#include "engine/recipes/recipe_plan.h"
 #include "engine/run/safetensors.h"
 #include "engine/train/diverged.h"
 #include "engine/train/initial.h"
 #include "tests/support/devices.h"
 #include "tests/support/files.h"
 #include "tests/support/networks.h"
+#include "tests/support/scripted_device.h"
 #include "tests/support/ways.h"
 
 #include <algorithm>
 #include <cmath>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -29,17 +32,17 @@ const std::filesystem::path& path() {
 }
 
 /// The fixture's network, with these lines of [[loss]] and [mixing].
-Recipe recipe_with(const std::string& tables) {
+Recipe recipe_with(const std::string& tables, unsigned classes = 5) {
     return parse_recipe("mixed",
                         fmt::format(R"(
 [input]
 shape = [8, 8, 3]
-classes = 5
+classes = {}
 [network]
 layers = [
   {{ name = "conv", kind = "conv2d", filters = 6, kernel = 3, pad = 1, activation = "silu" }},
   {{ name = "pool", kind = "global_average_pool" }},
-  {{ name = "logits", kind = "dense", units = 5 }},
+  {{ name = "logits", kind = "dense", units = "$classes" }},
 ]
 {}
 [pipeline]
@@ -53,7 +56,7 @@ learning_rate = 0.1
 batch = 12
 steps = 20
 )",
-                                    tables),
+                                    classes, tables),
                         "mixed.toml");
 }
 
@@ -247,14 +250,29 @@ TEST_CASE("a mixed step that diverged is repeated with its partners") {
             CHECK(read.step.batch.tables.mixes == batch.tables.mixes);
             CHECK(read.step.batch.tables.targets == batch.tables.targets);
             CHECK(replay(test::device("cpu"), recipe, read.step).diverges);
-            TensorFile other = to_tensors(step, origin);
-            other.words.at("examples/mixes").values[0] = 99;
-            write_safetensors(kept, other);
-            CHECK_THROWS_WITH_AS(
-                read_diverged(kept),
-                (kept.string() + ": one of its mixes has no partner; it is damaged, use another copy of it")
-                    .c_str(),
-                InputError);
+            const auto says = [&](const std::function<void(TensorFile&)>& change) {
+                TensorFile other = to_tensors(step, origin);
+                change(other);
+                write_safetensors(kept, other);
+                try {
+                    read_diverged(kept);
+                } catch (const InputError& refused) {
+                    const std::string line = refused.what();
+                    const std::size_t from = kept.string().size() + 2;
+                    return line.substr(from, line.find(';') - from);
+                }
+                return std::string("it is sound");
+            };
+            CHECK(says([](TensorFile& kept_file) { kept_file.words.at("examples/mixes").values[0] = 99; }) ==
+                  "one of its mixes has no partner");
+            CHECK(says([](TensorFile& kept_file) { kept_file.words.erase("examples/mixes"); }) ==
+                  "its mixes do not fit its recipe");
+            CHECK(says([](TensorFile& kept_file) { kept_file.tensors.erase("examples/targets"); }) ==
+                  "its targets do not fit its recipe");
+            if (!batch.strangers.empty()) // a whole batch has none
+                CHECK(says([&](TensorFile& kept_file) {
+                          kept_file.metadata.at("global_batch") = std::to_string(batch.examples.size());
+                      }) == "its examples do not fit together");
         }
         CHECK(diverged);
     }
@@ -279,6 +297,100 @@ TEST_CASE("an evaluation mixes nothing, and a sigmoid head's has the loss of its
         trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
         CHECK(trainer.step().loss == doctest::Approx(evaluate(name, tables)).epsilon(1e-6));
     }
+}
+
+TEST_CASE("two heads with weights, a background class and targets: any division gives the same gradients") {
+    const TensorFile file = read_safetensors(path());
+    const std::unique_ptr<DataSource> data = data_of(file, "");
+    Recipe recipe = recipe_with(R"(
+[[loss]]
+kind = "sigmoid"
+positive_weights = [1, 0.25, 1, 2, 3.5, 6]
+weight = 0.3
+[[loss]]
+class_weights = [5, 0.25, 1, 2, 3.5, 6]
+smoothing = 0.1
+[mixing]
+mixup = 1
+cutmix = 1
+probability = 0.7
+draw = "example")",
+                                6);
+    recipe.model.label_offset = 1;
+    for (const std::string& id : test::device_ids()) {
+        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true), *data);
+        std::vector<TrainingState> states;
+        std::vector<std::vector<float>> gradients;
+        for (int step = 0; step < 6; ++step) {
+            states.push_back(one.save());
+            one.step();
+            gradients.push_back(one.gradients());
+        }
+        for (const test::Way& way : test::ways_on(id)) {
+            INFO(way.name, " on ", id);
+            Trainer divided(recipe, test::options_of(way, true), *data);
+            for (std::size_t step = 0; step < states.size(); ++step) {
+                divided.load(states[step]);
+                divided.step();
+                CHECK(test::relative_norm(divided.gradients(), gradients[step]) < 1e-5);
+            }
+        }
+    }
+}
+
+TEST_CASE("a mixed step with streamed images is taken again by the towers that are left") {
+    const TensorFile file = read_safetensors(path());
+    const std::unique_ptr<DataSource> data = data_of(file, "both");
+    const Recipe recipe = recipe_with(cases.at("both"));
+    const test::Way streamed{"streamed", {"cpu", "cpu", "cpu"}, {7, 3, 2}, 0, Feeding::streamed};
+    Trainer whole(recipe, test::options_of({"one tower", {"cpu"}}, true), *data);
+    TrainerOptions options = test::options_of(streamed, true);
+    options.outlive_devices = true;
+    test::Failure failure;
+    options.open_device = [&, opened = 0](std::string_view id,
+                                          const OpenOptions& open) mutable -> std::unique_ptr<Device> {
+        std::unique_ptr<Device> device = test::reuse_device(id, open);
+        if (++opened != 2) return device;
+        return std::make_unique<test::ScriptedDevice>(std::move(device), test::failing(failure));
+    };
+    Trainer rest(recipe, options, *data);
+    for (int step = 0; step < 5; ++step) {
+        failure.lost = step == 2;
+        rest.load(whole.save());
+        whole.step();
+        rest.step();
+        CHECK(rest.has_lost(1) == (step >= 2));
+        CHECK(test::relative_norm(rest.gradients(), whole.gradients()) < 1e-5);
+    }
+}
+
+TEST_CASE("data with more classes than the recipe, or several labels for a softmax, are refused before a "
+          "table is made") {
+    const TensorFile file = read_safetensors(path());
+    const auto says = [&](const std::string& name, const std::string& tables, unsigned classes) {
+        try {
+            const TableMaker make_tables(recipe_with(tables, classes), *data_of(file, name), 1, true);
+        } catch (const InputError& error) {
+            return std::string(error.what());
+        }
+        return std::string("it is sound");
+    };
+    CHECK(says("", "[[loss]]\nclass_weights = \"balanced\"", 3)
+              .find("has 5 classes, but recipe mixed tells only 3") != std::string::npos);
+    CHECK(says("several", "[mixing]\nmixup = 1", 5).find("a picture may have several labels") !=
+          std::string::npos);
+    CHECK(says("several", "[[loss]]\nkind = \"sigmoid\"", 5) == "it is sound");
+}
+
+TEST_CASE("a layer may have the name that a kept step's tables have") {
+    Recipe recipe = recipe_with(cases.at("mixup"));
+    for (Node& node : recipe.model.nodes)
+        if (node.name == "conv") node.name = "examples";
+    const StateLayout layout = layout_of(recipe);
+    const TrainingState state{.state = initial_state(layout, 1)};
+    const TensorFile file = to_checkpoint(state, layout, {recipe.name, 1, 60, 0, "", recipe.checksum});
+    CHECK(file.tensors.contains("examples/weights"));
+    CHECK(from_checkpoint(file, layout, "kept").state == state.state);
 }
 
 } // namespace towers
