@@ -66,7 +66,8 @@ void check_best_by(const TrainSettings& s, const Recipe& recipe) {
         throw UsageError(
             "the recipe's schedule 'plateau' waits for test passes, and this run makes none; give "
             "--eval-every N too");
-    if (s.best_by.empty() || s.best_by == "accuracy") return;
+    for (const bool has_label_sets : {false, true}) // chosen where nothing else is
+        if (s.best_by.empty() || s.best_by == usual_metric(has_label_sets).name) return;
     if (!plateau && !s.keep_best && s.stop_early == 0)
         throw UsageError(
             fmt::format("--best-by {}: nothing is judged by it; give --keep-best or --stop-early N "

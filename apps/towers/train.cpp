@@ -403,6 +403,7 @@ void Training::open_and_train() {
     else
         has_tests = check_test_data(settings, recipe, *data);
     const bool has_label_sets = (tests ? *tests : *data).label_sets() != nullptr;
+    judge_by_labels(settings, recipe, has_label_sets);
     if (ranks_ != nullptr) ranks_->compare_data(*data, tests.get());
     Trainer trainer(recipe, trainer_options(), *data, tests);
     tests.reset(); // towers that stream them keep them
@@ -418,7 +419,6 @@ void Training::open_and_train() {
     if (past) resume_past(trainer, origin);
     if (settings.epochs) settings.steps = trainer.steps_until(*settings.epochs);
     settings.epochs.reset();
-    judge_by_labels(settings, recipe, has_label_sets);
     const OpenRun run{.resolved = *resolved_,
                       .past = past,
                       .settings = settings,

@@ -123,7 +123,7 @@ void add_threshold(CLI::App& command, std::string& threshold) {
             "Of a network whose pictures may have several labels: from which probability on a picture "
             "has a label: one for all classes, or a file that eval --best-thresholds has written "
             "(default: 0.5)")
-        ->type_name("X|FILE");
+        ->type_name("0.5|FILE");
 }
 
 void check_threshold(const Recipe& recipe) {
