@@ -82,13 +82,14 @@ void check(const Loss& loss, const Head& head, std::uint32_t rows, std::uint32_t
 
 void check_all(const Loss& loss) {
     for (const Head& head : heads)
-        for (const std::uint32_t rows : {1u, 13u, 127u})
+        for (const std::uint32_t rows : {1u, 13u})
             for (const std::uint32_t classes : {1u, 3u, 10u, 127u, 1001u})
                 for (const float range : {4.0f, 80.0f, 1e4f}) {
                     if (rows * classes == 1 && range > 80) continue; // a loss below the least float
                     check(loss, head, rows, classes, range);
                 }
     for (const Head& head : heads) {
+        check(loss, head, 127, 10, 4);
         Head weighted = head;
         weighted.class_weights = widen(random_floats(13, 3, 0.02f, 5));
         check(loss, weighted, 13, 13, 8);

@@ -202,7 +202,8 @@ TEST_CASE("parts of partners have timm's distributions, and every example is one
 
 TEST_CASE("a training with mixed images goes on with the same bits") {
     const TensorFile file = read_safetensors(path());
-    for (const auto& [name, tables] : cases) {
+    for (const char* const name : {"both", "several_cut"}) {
+        const std::string& tables = cases.at(name);
         const std::unique_ptr<DataSource> data = data_of(file, name);
         for (const test::Way& way : test::ways_on("cpu")) {
             INFO(name, ", ", way.name);
