@@ -63,8 +63,11 @@ function smooth(values, by) {
 
 const textOf = name => report.metrics.find(m => m.name === name).text;
 // Those that test passes have; without any the first one stands there.
-const tested = report.metrics.filter((m, i) => i === 0 || runs.some(run => run.tests.some(t => m.name in t.metrics)));
+const measured = report.metrics.filter(m => runs.some(run => run.tests.some(t => m.name in t.metrics)));
+const tested = measured.length ? measured : report.metrics.slice(0, 1);
 at('metric').append(...tested.map(m => element('option', {value: m.name}, m.text)));
+const first = ['accuracy', 'average_precision_macro'].find(name => tested.some(m => m.name === name));
+if (first) at('metric').value = first;
 
 // A curve that jumps, faint, behind its smooth one.
 const smoothed = (look, xs, values, by) => {
