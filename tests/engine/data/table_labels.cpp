@@ -187,6 +187,16 @@ TEST_CASE("label sets stay with their images in converted, packed and partial da
     const auto relabelled = folder.open("id,tags\n0,b\nbroken,c\n1,a\n2,c a b\n", options);
     write_packed(*relabelled, nullptr, path);
     CHECK(open_data({path, Split::train})->checksum() != sum); // the same images and number of labels
+    // The same labels in other sets, of images that are the same
+    const auto apart = folder.open("id,tags\n0,a\n1,b\n", options),
+               together = folder.open("id,tags\n0,a b\n1,\n", options);
+    CHECK(apart->checksum() != together->checksum());
+    std::vector<std::uint64_t> sums;
+    for (const auto* const each : {&apart, &together}) {
+        write_packed(**each, nullptr, path);
+        sums.push_back(open_data({path, Split::train})->checksum());
+    }
+    CHECK(sums[0] != sums[1]);
     // Each byte of the labels is looked at: 4 numbers of labels at byte 8192, then 6 labels.
     for (std::size_t byte = 8192; byte < 8192 + 40; byte += 4) {
         std::string damaged = sound;
