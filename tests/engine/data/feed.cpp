@@ -35,8 +35,9 @@ Dataset placed(const Dataset& data, SlotOf slot_of) {
     return {data.info(), std::move(all), std::vector<std::uint32_t>(2 * all_records + 1)};
 }
 
-/// Dropout, and what the augmentation has: crops, flips, changes of contrast about an image's mean.
-Recipe augmented_recipe() {
+/// Dropout, and what the augmentation has: crops, flips, changes of contrast about an image's mean, and what
+/// these lines of [pipeline.train] ask for.
+Recipe augmented_recipe(const std::string& more = "") {
     return parse_recipe("augmented", R"(
 [input]
 shape = [24, 24, 3]
@@ -57,6 +58,7 @@ flip = true
 brightness = [0.7, 1.3]
 contrast = [0.5, 1.5]
 cutout = 5
+)" + more + R"(
 [optimizer]
 kind = "sgd"
 learning_rate = 0.1
@@ -139,7 +141,9 @@ TEST_CASE("a resident feed gives each example its record's slot and label, and l
 
 TEST_CASE("records in other slots give the same bits") {
     const Dataset data = test::noise(all_records);
-    for (const Recipe& recipe : {test::small_recipe(), augmented_recipe()})
+    for (const Recipe& recipe :
+         {test::small_recipe(), augmented_recipe(),
+          augmented_recipe("trivial_augment = true\nerasing = { probability = 1, mode = \"pixel\" }")})
         for (const std::string& id : test::device_ids()) {
             CAPTURE(recipe.name);
             CAPTURE(id);

@@ -156,6 +156,15 @@ TEST_CASE("an evaluation that changes pictures at random is refused, unless pict
     const Exported random(find_recipe("cifar10-fast", {"pipeline.evaluate.flip=true"}));
     CHECK_THROWS_AS(random.graph(), UsageError);
     CHECK(random.graph({.prepared = true}).preparation.shifts());
+    const Exported drawn(find_recipe("cifar10-fast", {"pipeline.evaluate.rand_augment={}"}));
+    CHECK_THROWS_AS(drawn.graph(), UsageError);
+}
+
+TEST_CASE("an evaluation that averages over larger pictures is refused, unless pictures come prepared") {
+    const Exported averaging(find_recipe("inception-v3", {"pipeline.evaluate.antialias=true"}));
+    CHECK_THROWS_AS(averaging.graph(), UsageError);
+    CHECK(!averaging.graph({.prepared = true}).preparation.crops());
+    CHECK(averaging.graph({.size = {{299, 299}}}).preparation.picture == ImageSize{299, 299, 3});
 }
 
 } // namespace towers

@@ -13,7 +13,7 @@
 namespace towers {
 namespace {
 
-Recipe recipe_with(const std::string& policy) {
+Recipe recipe_with(const std::string& policy, const std::string& tables = "") {
     return parse_recipe("augmented",
                         fmt::format(R"(
 [input]
@@ -54,19 +54,21 @@ learning_rate = 0.1
 [training]
 batch = 12
 steps = 20
+{}
 )",
-                                    policy),
+                                    policy, tables),
                         "augmented.toml");
 }
 
+constexpr const char* mixing = "[mixing]\nmixup = 0.2\ncutmix = 1";
 constexpr const char* rand_augment = "rand_augment = { operations = 2, magnitude = 15 }";
 
 } // namespace
 
 TEST_CASE("with every augmentation, any division of a step gives the same gradients") {
     const Dataset data = test::noise(50);
-    for (const char* policy : {rand_augment, "trivial_augment = true"}) {
-        const Recipe recipe = recipe_with(policy);
+    for (const Recipe& recipe : {recipe_with(rand_augment), recipe_with("trivial_augment = true"),
+                                 recipe_with(rand_augment, mixing)}) {
         Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true), data);
         std::vector<TrainingState> states;
         std::vector<std::vector<float>> gradients;
@@ -77,7 +79,7 @@ TEST_CASE("with every augmentation, any division of a step gives the same gradie
         }
         for (const std::string& id : test::device_ids())
             for (const test::Way& way : test::ways_on(id)) {
-                INFO(std::string(policy), ", ", way.name, " on ", id);
+                INFO(way.name, " on ", id);
                 Trainer divided(recipe, test::options_of(way, true), data);
                 for (std::size_t step = 0; step < states.size(); ++step) {
                     divided.load(states[step]);
@@ -90,7 +92,7 @@ TEST_CASE("with every augmentation, any division of a step gives the same gradie
 
 TEST_CASE("a training with every augmentation goes on with the same bits") {
     const Dataset data = test::noise(50);
-    const Recipe recipe = recipe_with(rand_augment);
+    const Recipe recipe = recipe_with(rand_augment, mixing);
     for (const test::Way& way : test::ways_on("cpu")) {
         INFO(way.name);
         Trainer whole(recipe, test::options_of(way, true), data);
