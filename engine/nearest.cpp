@@ -28,8 +28,13 @@ std::size_t distance(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
     const auto far = [&](const std::string& name) { return distance(word, name); };
     const auto found = std::ranges::min_element(names, {}, far);
-    if (found == names.end() || far(*found) > 2 || far(*found) * 2 >= word.size()) return "";
-    return *found;
+    if (found != names.end() && far(*found) <= 2 && far(*found) * 2 < word.size()) return *found;
+    constexpr std::size_t least = 5; // letters that are no coincidence
+    for (const std::string& name : names)
+        if (std::min(name.size(), word.size()) >= least &&
+            (name.find(word) != name.npos || word.find(name) != word.npos))
+            return name;
+    return "";
 }
 
 } // namespace towers

@@ -58,6 +58,8 @@ std::string title_of(const DataSource& data, std::uint32_t record) {
 int show(const ShowFlags& flags) {
     if (lower(std::filesystem::path(flags.file).extension().string()) != ".png")
         throw UsageError(fmt::format("{}: a sheet is a PNG file; give a name that ends in .png", flags.file));
+    if (flags.recipe.empty() && !flags.set.empty())
+        throw UsageError("--set changes a recipe, of which there is none; give --recipe NAME too");
     const Split split = flags.split == "train" ? Split::train : Split::test;
     std::optional<Recipe> recipe;
     if (!flags.recipe.empty()) recipe = find_recipe(flags.recipe, flags.set);

@@ -455,7 +455,8 @@ int lead(EvalFlags& flags, Ranks* ranks) {
                 throw UsageError(
                     fmt::format("--top {}: the network tells {} classes apart; give at most so many",
                                 *flags.top, recipe.model.classes));
-            if (!flags.threshold.empty() || !flags.best_thresholds.empty()) check_threshold(recipe);
+            if (!flags.threshold.empty()) check_threshold(recipe);
+            if (!flags.best_thresholds.empty()) check_threshold(recipe, "--best-thresholds");
             const StateLayout layout = layout_of(recipe);
             const TrainingState state = from_checkpoint(file, layout, path);
             const bool averaged = !flags.raw && layout.averages() != nullptr;

@@ -23,9 +23,11 @@ void complain_of_output(const std::string& end) {
     throw InputError(fmt::format("cannot write to standard output; the output is incomplete; {}", end));
 }
 
-/// The command that evaluates the run.
+/// The command that evaluates the run: what --keep-best has kept, if there is something.
 std::string way_to_evaluate(const OpenRun& run) {
-    const std::string eval = hint({"eval", path_argument(run.directory.path().string())});
+    const bool has_best = run.loop.tests.keep_best && run.directory.best();
+    const std::filesystem::path of = has_best ? run.directory.best_path() : run.directory.path();
+    const std::string eval = hint({"eval", path_argument(of.string())});
     return run.has_tests
                ? "evaluate with: " + eval
                : fmt::format("there are no sound test examples; evaluate on others with: {} --data PATH",

@@ -152,8 +152,13 @@ void Terminal::show_notice(std::uint64_t step, const std::string& notice) {
 
 void Terminal::show_test(const TestReport& report) {
     const auto [text, value] = shown_of(report);
-    fmt::print("{}: step {}, test {} = {:.3f}, cross entropy {:.3f}{}\n", timestamp(), report.step, text,
-               value, report.evaluation.cross_entropy(),
+    std::string judged;
+    const Metric& by = *options_.best_by;
+    if (const auto found = report.metrics.find(by.name); found != report.metrics.end() && by.text != text &&
+                                                         by.name != "accuracy" && by.name != "cross_entropy")
+        judged = fmt::format(", {} {:.3f}", by.text, found->second);
+    fmt::print("{}: step {}, test {} = {:.3f}{}, cross entropy {:.3f}{}\n", timestamp(), report.step, text,
+               value, judged, report.evaluation.cross_entropy(),
                last_ ? fmt::format(" (train loss {:.2f})", last_->report.loss) : "");
     std::fflush(stdout);
 }

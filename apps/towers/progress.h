@@ -35,6 +35,7 @@ struct ProgressOptions {
     bool log_towers;         ///< also each tower's own loss
     bool divided_batch_time; ///< Quirks::divided_batch_time
     std::uint64_t steps;
+    const Metric* best_by; ///< shown of test passes, too
 };
 
 /// Shows the steps on standard output, warnings in the log, and a table of the towers at the end and whenever

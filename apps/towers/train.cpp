@@ -123,7 +123,12 @@ void print_class_weights(const Recipe& recipe, const DataSource& data) {
         fmt::print("{} weights of {}: from {:.3g} ({}) to {:.3g} ({})\n",
                    head.kind == LossKind::softmax ? "class" : "positive",
                    model.nodes[std::size_t(head.node)].name, *least, name(least), *most, name(most));
+        if (recipe.sampling == Sampling::balanced)
+            spdlog::warn(
+                "each class comes equally often, and its weight counts besides: rare classes count for too "
+                "much; leave out the sampler or the weights");
     }
+    if (recipe.sampling == Sampling::balanced) fmt::print("each class comes equally often\n");
 }
 
 /// Each device once.
@@ -478,7 +483,8 @@ void Training::train_and_report(const OpenRun& run) {
     terminal_.emplace(trainer, ProgressOptions{.live = live,
                                                .log_towers = settings.log_towers,
                                                .divided_batch_time = resolved.quirks.divided_batch_time,
-                                               .steps = loop.steps});
+                                               .steps = loop.steps,
+                                               .best_by = loop.tests.best_by});
     Metrics metrics(directory, loop.origin.records);
     std::optional<Events> events;
     Times times(directory, trainer, past.has_value());

@@ -126,11 +126,11 @@ void add_threshold(CLI::App& command, std::string& threshold) {
         ->type_name("0.5|FILE");
 }
 
-void check_threshold(const Recipe& recipe) {
+void check_threshold(const Recipe& recipe, const char* flag) {
     if (!tells_labels(recipe))
-        throw UsageError(fmt::format("--threshold: the loss of {} is a softmax, so that a picture has one "
+        throw UsageError(fmt::format("{}: the loss of {} is a softmax, so that a picture has one "
                                      "class, the most probable; leave it out",
-                                     recipe.name));
+                                     flag, recipe.name));
 }
 
 std::vector<double> network_thresholds(const std::string& threshold, const Model& model,

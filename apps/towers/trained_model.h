@@ -66,7 +66,7 @@ bool tells_labels(const Recipe& recipe);
 void add_threshold(CLI::App& command, std::string& threshold);
 
 /// UsageError if the network has no use for --threshold.
-void check_threshold(const Recipe& recipe);
+void check_threshold(const Recipe& recipe, const char* flag = "--threshold");
 
 /// read_thresholds() for the network's classes. `names`: class_names(); those that are none of the data's
 /// have usual_threshold.

@@ -213,11 +213,12 @@ std::vector<std::string> Attributes::texts(const std::string& key) {
                 });
 }
 
-Attributes Attributes::table(const std::string& key) {
+Attributes Attributes::table(const std::string& key, const char* example) {
     static const Value nothing{Value::Table{}, 0};
     const Value* const value = find(key);
     if (value != nullptr && value->as<Value::Table>() == nullptr)
-        fail(key, fmt::format("is {}; give a table", value->text()));
+        fail(key, fmt::format("is {}; give a table{}", value->text(),
+                              example != nullptr ? fmt::format(", such as {}", example) : ""));
     const bool within = what_.starts_with('['); // a table of a table
     Attributes found(value != nullptr ? *value : nothing, file_,
                      within ? fmt::format("{}.{}]", what_.substr(0, what_.size() - 1), key)
@@ -253,6 +254,10 @@ void Attributes::done() const {
             dropped_->push_back({what_.substr(1, what_.size() - 2), key});
             continue;
         }
+        if (known == std::vector<std::string>{"kind"})
+            fail(key,
+                 fmt::format("is not known with 'kind' {}, which has no other keys; another kind has",
+                             table_->find("kind") != nullptr ? table_->find("kind")->text() : "as it is"));
         const Meant meant = find_meant(key, known);
         fail(key,
              fmt::format("is not known here{}; known are {}",

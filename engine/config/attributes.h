@@ -65,7 +65,8 @@ public:
     std::vector<unsigned> wholes(const std::string& key, std::size_t count, unsigned least, unsigned most);
     std::vector<std::string> texts(const std::string& key); ///< one text or a list of them; empty if absent
     /// An empty table if absent.
-    Attributes table(const std::string& key);
+    /// `example`: of what the table would be, for the message if it is none.
+    Attributes table(const std::string& key, const char* example = nullptr);
     std::vector<Attributes> tables(const std::string& key);
 
     /// Refuses keys that nobody read; ignores those that a kind given by --set lacks.

@@ -128,7 +128,7 @@ Augmentation read_augmentation(Attributes attributes, Augmentation augmentation)
     augmentation.rotation_bilinear =
         attributes.choice("rotation_interpolation", {"nearest", "bilinear"}, "nearest") == "bilinear";
     if (attributes.has("rand_augment"))
-        augmentation.rand_augment = read_rand_augment(attributes.table("rand_augment"));
+        augmentation.rand_augment = read_rand_augment(attributes.table("rand_augment", "{ operations = 2 }"));
     augmentation.trivial_augment = attributes.flag("trivial_augment", false);
     if (augmentation.trivial_augment && augmentation.rand_augment.operations > 0)
         attributes.fail("trivial_augment", "is true, and there is a rand_augment; choose one of them");
@@ -139,9 +139,10 @@ Augmentation read_augmentation(Attributes attributes, Augmentation augmentation)
     augmentation.random_order = attributes.choice("jitter_order", {"fixed", "random"}, "fixed") == "random";
     augmentation.jitter_probability = float(attributes.number("jitter_probability", 0, 1, 1));
     augmentation.grayscale = float(attributes.number("grayscale", 0, 1, 0));
-    if (attributes.has("blur")) augmentation.blur = read_blur(attributes.table("blur"));
+    if (attributes.has("blur")) augmentation.blur = read_blur(attributes.table("blur", "{ kernel = 3 }"));
     augmentation.cutout = unsigned(attributes.whole("cutout", 0, 1024, 0));
-    if (attributes.has("erasing")) augmentation.erasing = read_erasing(attributes.table("erasing"));
+    if (attributes.has("erasing"))
+        augmentation.erasing = read_erasing(attributes.table("erasing", "{ probability = 0.25 }"));
     attributes.done();
     return augmentation;
 }

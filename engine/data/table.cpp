@@ -339,6 +339,43 @@ std::string names_of(std::span<const std::uint32_t> labels, const Table& table) 
     return names.empty() ? "nothing" : names;
 }
 
+/// A label that is several, each of which is a label of its own elsewhere, and what is between them.
+std::optional<std::pair<std::string, char>> find_several(const std::set<std::string, std::less<>>& names) {
+    const auto is_several = [&](std::string_view name, char separator) {
+        if (name.find(separator) == name.npos) return false;
+        for (std::size_t at = 0, end; at <= name.size(); at = end + 1) {
+            end = std::min(name.find(separator, at), name.size());
+            std::string_view part = name.substr(at, end - at);
+            part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+            if (part.empty() || !names.contains(part)) return false;
+        }
+        return true;
+    };
+    for (const std::string& name : names)
+        for (const char separator : {'|', ';', ',', ' '})
+            if (is_several(name, separator)) return std::pair(name, separator);
+    return {};
+}
+
+/// As the option takes it.
+std::string text_of(char separator) { return separator == ' ' ? by_spaces : std::string(1, separator); }
+
+/// Refuses labels that are several classes.
+void check_single(const std::set<std::string, std::less<>>& names, const Table& table,
+                  const DataRequest& request) {
+    if (table.sets || option(request, label_option) != nullptr) return; // the user knows them
+    const auto several = find_several(names);
+    if (!several) return;
+    const auto row = std::ranges::find_if(
+        table.rows, [&](const Table::Row& each) { return table.labels[each.label] == several->first; });
+    refuse(request,
+           "row {}: '{}' is several labels, each of which stands alone in other rows; say with '{}?{}={}' "
+           "that a "
+           "picture may have several, or with '{}?{}={}' that it is the name of a class",
+           row->row, several->first, request.source, separator_option, text_of(several->second),
+           request.source, label_option, table.columns.label_name);
+}
+
 /// Refuses rows without a label, where each has one, and files that have others in another row.
 void check_labels(const std::vector<Table::Row>& rows, const Table& table, const DataRequest& request) {
     const auto has_none = [&](const Table::Row& row) {
@@ -346,8 +383,16 @@ void check_labels(const std::vector<Table::Row>& rows, const Table& table, const
     };
     if (const auto count = std::ranges::count_if(rows, has_none); count > 0) {
         const Table::Row& row = *std::ranges::find_if(rows, has_none);
-        refuse(request, "row {} has no label in {}{}; add it, or remove the row", row.row,
-               table.columns.label_name, count > 1 ? fmt::format(", nor have {} others", count - 1) : "");
+        std::set<std::string, std::less<>> names;
+        for (const Table::Row& each : rows) names.insert(table.labels[each.label]);
+        const auto several = find_several(names);
+        const std::string remedy =
+            several
+                ? fmt::format("say with '{}?{}={}' that a picture may have several labels, as '{}', or none",
+                              request.source, separator_option, text_of(several->second), several->first)
+                : "add it, or remove the row";
+        refuse(request, "row {} has no label in {}{}; {}", row.row, table.columns.label_name,
+               count > 1 ? fmt::format(", nor have {} others", count - 1) : "", remedy);
     }
     std::vector<const Table::Row*> first(table.files.size());
     for (const Table::Row& row : rows) {
@@ -377,36 +422,6 @@ void tell_of_repeated(const std::vector<Table::Row>& rows, const Table& table, c
         spdlog::warn("{}: {} {} a file again, such as row {}, {}; each is an example of its own",
                      as_printable(request.source), count_of(again, "row"), again == 1 ? "names" : "name",
                      example->row, as_printable(table.files[example->file]));
-}
-
-/// Refuses labels that are several classes, each of which is a label of its own elsewhere.
-void check_single(const std::set<std::string, std::less<>>& names, const Table& table,
-                  const DataRequest& request) {
-    if (table.sets || option(request, label_option) != nullptr) return; // the user knows them
-    const auto is_several = [&](std::string_view name, char separator) {
-        if (name.find(separator) == name.npos) return false;
-        for (std::size_t at = 0, end; at <= name.size(); at = end + 1) {
-            end = std::min(name.find(separator, at), name.size());
-            std::string_view part = name.substr(at, end - at);
-            part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
-            if (!names.contains(part)) return false;
-        }
-        return true;
-    };
-    for (const std::string& name : names)
-        for (const char separator : {'|', ';', ',', ' '})
-            if (is_several(name, separator)) {
-                const auto row = std::ranges::find_if(
-                    table.rows, [&](const Table::Row& each) { return table.labels[each.label] == name; });
-                refuse(
-                    request,
-                    "row {}: '{}' is several labels, each of which stands alone in other rows; say with "
-                    "'{}?{}={}' that a picture may have several, or with '{}?{}={}' that it is the name of a "
-                    "class",
-                    row->row, name, request.source, separator_option,
-                    separator == ' ' ? by_spaces : std::string(1, separator), request.source, label_option,
-                    table.columns.label_name);
-            }
 }
 
 /// The names of the classes, by label: of columns in their order, else sorted, by number if all are numbers,

@@ -7,12 +7,12 @@
 
 namespace towers {
 
-Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label) {
+Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label, double scale) {
     if (!std::isfinite(loss)) return {loss, label, Prediction::no_rank};
     const float score = logits[label];
     const auto rank = std::uint32_t(std::ranges::count_if(logits, [&](float each) { return each > score; }));
     const auto best = std::uint32_t(std::ranges::max_element(logits) - logits.begin());
-    return {loss, rank == 0 ? label : best, rank, float(Softmax(logits).highest_probability())};
+    return {loss, rank == 0 ? label : best, rank, float(Softmax(logits, scale).highest_probability())};
 }
 
 float EvaluatedHead::loss(std::span<const float> logits, std::uint32_t record, std::uint32_t label) const {
@@ -35,7 +35,7 @@ float EvaluatedHead::loss(std::span<const float> logits, std::uint32_t record, s
 }
 
 Prediction EvaluatedHead::prediction(float loss, std::span<const float> logits, std::uint32_t label) const {
-    Prediction prediction = prediction_of(loss, logits, label + label_offset);
+    Prediction prediction = prediction_of(loss, logits, label + label_offset, double(head.logit_scale));
     if (head.kind == LossKind::sigmoid && prediction.rank != Prediction::no_rank)
         prediction.confidence =
             float(1 / (1 + std::exp(-double(head.logit_scale) * double(logits[prediction.predicted]))));

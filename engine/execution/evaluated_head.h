@@ -24,8 +24,8 @@ struct Prediction {
     bool is_among(std::uint32_t k) const { return rank < k; }
 };
 
-/// `logits`: of all classes. `label`: of the network's classes.
-Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label);
+/// `logits`: of all classes. `label`: of the network's classes. `scale`: LossHead::logit_scale.
+Prediction prediction_of(float loss, std::span<const float> logits, std::uint32_t label, double scale = 1);
 
 /// The head with which a network is evaluated, and the labels of the data.
 struct EvaluatedHead {

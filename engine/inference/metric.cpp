@@ -137,9 +137,10 @@ const Metric& find_metric(std::string_view name, std::string_view flag) {
     if (found != all_metrics().end()) return *found;
     std::vector<std::string> names;
     for (const Metric& each : all_metrics()) names.push_back(each.name);
-    const std::string near = nearest(name, names);
-    throw UsageError(fmt::format("{} '{}': there is no such metric{}; there are {}", flag, name,
-                                 near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+    const bool is_map = name == "mAP" || name == "map" || name == "mean_average_precision";
+    const std::string near = is_map ? "average_precision_macro" : nearest(name, names);
+    throw UsageError(fmt::format("{} '{}': there is no such metric{}; known are {}", flag, name,
+                                 near.empty() ? "" : fmt::format(", but '{}' is one", near),
                                  fmt::join(names, ", ")));
 }
 

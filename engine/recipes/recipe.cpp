@@ -31,6 +31,9 @@ Mixing read_mixing(Attributes table) {
     mixing.cutmix_probability = float(table.number("cutmix_probability", 0, 1, 0.5));
     mixing.by_example = table.choice("draw", {"batch", "example"}, "batch") == "example";
     table.done();
+    for (const char* key : {"probability", "cutmix_probability", "draw"})
+        if (table.has(key) && !table.has("mixup") && !table.has("cutmix"))
+            table.fail(key, "mixes nothing by itself; give 'mixup' or 'cutmix', such as mixup = 0.2");
     return mixing;
 }
 

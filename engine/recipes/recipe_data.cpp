@@ -73,7 +73,8 @@ std::unique_ptr<DataSource> open_data_for(const Recipe& recipe, DataRequest requ
     check_labels(recipe, *data, request.source);
     const ImageSize stored = data->image_size();
     const char* const split = request.split == Split::train ? "training" : "test";
-    if (const auto pictures = data->info().pictures)
+    if (const auto pictures = data->info().pictures;
+        pictures && !(pictures->least == stored && pictures->most == stored))
         spdlog::info("{}: {} {} pictures of {} become images of {}x{}x{} for {}",
                      as_printable(request.source), data->size(), split, sizes_of(*pictures), stored.height,
                      stored.width, stored.channels, recipe.name);

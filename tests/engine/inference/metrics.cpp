@@ -150,8 +150,8 @@ TEST_CASE("an unknown metric is refused, with the nearest one") {
         FAIL("it is not known");
     } catch (const UsageError& error) {
         const std::string message = error.what();
-        CHECK(message.starts_with("--best-by 'f1_makro': there is no such metric, did you mean 'f1_macro'?; "
-                                  "there are accuracy, "));
+        CHECK(message.starts_with("--best-by 'f1_makro': there is no such metric, but 'f1_macro' is one; "
+                                  "known are accuracy, "));
         CHECK(message.find('\n') == std::string::npos);
     }
 }

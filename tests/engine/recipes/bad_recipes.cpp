@@ -222,6 +222,8 @@ const Mistake mistakes[] = {
     {"[training]", "[mixing]\nprobability = 1.5\n\n[training]", 47, "[mixing]: 'probability' is 1.5; give a number from 0 to 1"},
     {"[training]", "[mixing]\nmode = \"pair\"\n\n[training]", 47, "[mixing]: 'mode' is not known here; known are cutmix,"},
     {"[training]", "[mixing]\ndraw = \"pair\"\n\n[training]", 47, "[mixing]: 'draw' is \"pair\"; give one of batch, example"},
+    {"[training]", "[mixing]\nprobability = 0.5\n\n[training]", 47, "[mixing]: 'probability' mixes nothing by itself; give 'mixup' or"},
+    {"[training]", "[mixing]\nmixup_alpha = 0.2\n\n[training]", 47, "[mixing]: 'mixup_alpha' is not known here, but 'mixup' is; known are"},
     {"logits = \"fc\"", "logits = \"fc\"\nkind = \"bce\"", 29, "[[loss]]: 'kind' is \"bce\"; give one of softmax, sigmoid"},
     {"logits = \"fc\"", "logits = \"fc\"\npositive_weights = 2", 29, "[[loss]]: 'positive_weights' is for heads of kind \"sigmoid\"; give"},
     {"logits = \"fc\"", "logits = \"fc\"\nkind = \"sigmoid\"\nclass_weights = 2", 30, "[[loss]]: 'class_weights' is for heads of kind \"softmax\"; give"},
