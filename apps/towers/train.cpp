@@ -123,12 +123,13 @@ void print_class_weights(const Recipe& recipe, const DataSource& data) {
         fmt::print("{} weights of {}: from {:.3g} ({}) to {:.3g} ({})\n",
                    head.kind == LossKind::softmax ? "class" : "positive",
                    model.nodes[std::size_t(head.node)].name, *least, name(least), *most, name(most));
-        if (recipe.sampling == Sampling::balanced)
-            spdlog::warn(
-                "each class comes equally often, and its weight counts besides: rare classes count for too "
-                "much; leave out the sampler or the weights");
     }
-    if (recipe.sampling == Sampling::balanced) fmt::print("each class comes equally often\n");
+    if (recipe.sampling == Sampling::balanced)
+        fmt::print("each class comes equally often{}\n",
+                   model.weighted_heads() == 0
+                       ? ""
+                       : ", and its weight counts besides, which is too much for rare ones: "
+                         "leave out the sampler or the weights");
 }
 
 /// Each device once.

@@ -173,7 +173,7 @@ TEST_CASE("what needs test passes or test examples says so before the first step
           "run makes none; give --eval-every N too");
     const Arguments judged{"--eval-every", "5", "--keep-best", "--best-by"};
     fails(judged + Arguments{"f1-macro"},
-          "--best-by 'f1-macro': there is no such metric, did you mean 'f1_macro'?; there are accuracy, ");
+          "--best-by 'f1-macro': there is no such metric, but 'f1_macro' is one; known are accuracy, ");
     fails({"--eval-every", "5", "--best-by", "f1_macro"},
           "--best-by f1_macro: nothing is judged by it; give --keep-best or --stop-early N too");
     fails(judged + Arguments{"top_5_accuracy", "--set", "input.classes=5"},

@@ -106,6 +106,18 @@ TEST_CASE("each prediction belongs to its record, on every device") {
     }
 }
 
+TEST_CASE("confidences are probabilities of the scores times their scale, of a softmax or a sigmoid") {
+    Model model = test::small_recipe().model;
+    const std::vector<float> scores{3, -1, 8};
+    model.heads[0].logit_scale = 0.125f;
+    EvaluatedHead evaluated(model);
+    CHECK(evaluated.prediction(1, scores, 2).confidence ==
+          doctest::Approx(1 / (1 + std::exp(-0.625) + std::exp(-1.125))).epsilon(1e-6));
+    evaluated.head.kind = LossKind::sigmoid;
+    CHECK(evaluated.prediction(1, scores, 2).confidence ==
+          doctest::Approx(1 / (1 + std::exp(-1.0))).epsilon(1e-6));
+}
+
 TEST_CASE("an example whose scores are not finite is not correct, not even among five") {
     const Recipe recipe = test::small_recipe();
     const StateLayout layout = layout_of(recipe);
