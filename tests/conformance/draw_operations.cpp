@@ -19,7 +19,8 @@ constexpr ImageSize size{37, 41, 3};
 
 Words examples_of(std::uint32_t count, std::uint32_t epoch) {
     Words examples;
-    for (std::uint32_t i = 0; i < count; ++i) examples.insert(examples.end(), {7 * i + 3, i, epoch, 1});
+    for (std::uint32_t i = 0; i < count; ++i)
+        for (const std::uint32_t word : {7 * i + 3, i, epoch, 1u}) examples.push_back(word);
     return examples;
 }
 
