@@ -51,6 +51,7 @@ std::string joined(const std::vector<double>& values) {
 std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::vector<std::string>& names,
                            bool several_labels) {
     constexpr double unequal = 3;
+    if (counts.empty()) return "";
     const auto [rarest, most] = std::ranges::minmax_element(counts);
     const double ratio = *rarest > 0 ? double(*most) / double(*rarest) : 0; // without examples, nothing helps
     if (ratio < unequal) return "";

@@ -104,7 +104,7 @@ bool is_plausible(const Contents& contents, std::uint64_t file_bytes) {
     constexpr unsigned most_side = 1 << 15;
     const ImageSize& image = contents.info.image;
     if (image.height == 0 || image.height > most_side || image.width == 0 || image.width > most_side ||
-        (image.channels != 1 && image.channels != 3) || !contents.splits[0])
+        (image.channels != 1 && image.channels != 3) || !contents.splits[0] || contents.info.classes.empty())
         return false;
     const std::uint64_t most = std::min<std::uint64_t>(file_bytes / image.elements(), UINT32_MAX);
     return std::ranges::all_of(contents.splits, [most, file_bytes](const auto& split) {

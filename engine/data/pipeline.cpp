@@ -1,5 +1,6 @@
 #include "engine/data/pipeline.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <optional>
 #include <utility>
@@ -86,7 +87,8 @@ Augmentation::RandAugment read_rand_augment(Attributes attributes) {
     Augmentation::RandAugment policy;
     policy.operations = unsigned(attributes.whole("operations", 0, MOST_POLICY_OPERATIONS, 2));
     policy.bins = unsigned(attributes.whole("bins", 2, 1000, policy.bins));
-    policy.magnitude = unsigned(attributes.whole("magnitude", 0, policy.bins - 1, policy.magnitude));
+    policy.magnitude = unsigned(
+        attributes.whole("magnitude", 0, policy.bins - 1, std::min(policy.magnitude, policy.bins - 1)));
     attributes.done();
     return policy;
 }

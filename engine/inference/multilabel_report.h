@@ -60,8 +60,8 @@ struct MultilabelReport : ClassAverages {
     }
 };
 
-/// Of each class the threshold with the best F1, in the middle between the probabilities of two examples; of
-/// equally good ones the highest. usual_threshold for a class without examples.
+/// Of each class the threshold with the best F1, in the middle between the probabilities of two examples, or
+/// below those of all; of equally good ones the highest. usual_threshold for a class without examples.
 std::vector<double> best_thresholds(const LabelSets& sets, const SigmoidScores& scores, unsigned classes);
 
 } // namespace towers

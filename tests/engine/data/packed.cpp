@@ -25,6 +25,24 @@ bool same(const DataSource& a, const DataSource& b) {
            a.info().classes == b.info().classes && a.info().name == b.info().name;
 }
 
+/// Grey pictures without a label, of no class at all.
+class NoClasses final : public DataSource {
+public:
+    NoClasses() : DataSource({.name = "none", .classes = {}, .image = {4, 4, 1}}, empty_sets()) {}
+
+    using DataSource::read;
+    void read(std::span<const std::uint32_t>, std::span<std::uint8_t> images) const override {
+        std::ranges::fill(images, std::uint8_t(7));
+    }
+
+private:
+    static LabelSets empty_sets() {
+        LabelSets sets;
+        for (int record = 0; record < 3; ++record) sets.add({});
+        return sets;
+    }
+};
+
 } // namespace
 
 TEST_CASE("a packed file has the examples of both splits, and the checksums of the data set") {
@@ -88,6 +106,13 @@ TEST_CASE("a packed file that is cut short or damaged is refused, and never a fo
     damaged[8192 + 4096] = 99; // the second label
     CHECK(refusal(damaged) == path + " is damaged: it has a label without a class" + remedy);
     CHECK(refusal(sound.substr(1)).find("pack'") == std::string::npos);
+}
+
+TEST_CASE("a packed file without classes is refused") {
+    const test::TemporaryFolder folder;
+    const std::string path = (folder / "data").string();
+    write_packed(NoClasses(), nullptr, path);
+    CHECK(test::input_error([&] { open_data({path, Split::train}); }).starts_with(path + " is damaged"));
 }
 
 TEST_CASE("a packed file that shrinks while it is used ends reading with a message") {

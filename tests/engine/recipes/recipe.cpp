@@ -248,4 +248,14 @@ TEST_CASE("each published defect can be brought back by its name") {
     CHECK_THROWS_AS(find_recipe("nonsense"), UsageError);
 }
 
+TEST_CASE("the magnitude of RandAugment is the last of few bins unless it is given") {
+    const auto magnitude = [](const char* table) {
+        return find_recipe("cifar10-resnet20", {std::string("pipeline.train.rand_augment=") + table})
+            .pipeline.training.rand_augment.magnitude;
+    };
+    CHECK(magnitude("{ operations = 1 }") == 9);
+    CHECK(magnitude("{ bins = 5 }") == 4);
+    CHECK(magnitude("{ bins = 5, magnitude = 2 }") == 2);
+}
+
 } // namespace towers
