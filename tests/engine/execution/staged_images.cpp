@@ -105,15 +105,15 @@ TEST_CASE("a share brings its partners' images too, each once, and those that it
         CAPTURE(id);
         const std::unique_ptr<Device> device = test::reuse_device(id, test::open_options());
         Session session(*device);
-        constexpr std::size_t bytes = StagedImages::slots(5, 2) * 7;
+        constexpr std::size_t size = StagedImages::slots(5, 2) * 7;
         ArenaBytes needed{};
-        needed[std::size_t(Arena::records)] = needed[std::size_t(Arena::staged_records)] = bytes;
+        needed[std::size_t(Arena::records)] = needed[std::size_t(Arena::staged_records)] = size;
         session.hold(needed);
-        StagedImages staged(session, bytes);
+        StagedImages staged(session, size);
         const std::vector<Example> placed = staged.choose(batch);
         staged.stage(batch);
         device->wait(staged.upload());
-        std::vector<float> words(bytes / sizeof(float));
+        std::vector<float> words(size / sizeof(float));
         session.download(Arena::records, words);
         REQUIRE(placed.size() == 10);
         for (std::size_t i = 0; i < placed.size(); ++i) {
