@@ -13,7 +13,6 @@ using reference::Operation;
 using reference::Values;
 using Words = std::vector<std::uint32_t>;
 
-
 /// Images of values 0 to 255, whole or not, each with a range and a brightness of its own.
 std::vector<float> some_images(std::size_t count, const ImageSize& size, bool whole) {
     std::vector<float> values = random_floats(count * size.elements(), 5, 0, 1);
