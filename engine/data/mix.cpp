@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <numeric>
 
 namespace towers {
 namespace {
@@ -65,10 +64,9 @@ Mix draw(const Mixing& mixing, PhiloxStream& random, const Shape& image) {
 std::vector<Mix> mixes_of(const Mixing& mixing, std::uint64_t seed, std::uint64_t first,
                           std::uint32_t examples, const Shape& image) {
     PhiloxStream random(seed, RandomPurpose::mixing, std::uint32_t(first), std::uint32_t(first >> 32));
-    std::vector<std::uint32_t> cycle(examples);
-    std::iota(cycle.begin(), cycle.end(), 0u);
-    for (std::uint32_t left = examples; left > 1; --left)
-        std::swap(cycle[left - 1], cycle[random.below(left)]);
+    std::vector<std::uint32_t> cycle;
+    put_in_order(cycle, examples);
+    shuffle(cycle, random);
     std::vector<Mix> mixes(examples);
     const Mix of_all = mixing.by_example ? Mix{} : draw(mixing, random, image);
     for (std::uint32_t i = 0; i < examples; ++i) mixes[cycle[i]].partner = cycle[(i + 1) % examples];

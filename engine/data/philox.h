@@ -3,7 +3,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace towers {
 
@@ -68,5 +73,17 @@ private:
     std::array<std::uint32_t, 4> words_{};
     std::size_t taken_ = 4;
 };
+
+/// Fisher and Yates, in Durstenfeld's form.
+inline void shuffle(std::span<std::uint32_t> order, PhiloxStream& random) {
+    for (auto left = std::uint32_t(order.size()); left > 1; --left)
+        std::swap(order[left - 1], order[random.below(left)]);
+}
+
+/// The numbers below `count`, in their order.
+inline void put_in_order(std::vector<std::uint32_t>& order, std::size_t count) {
+    order.resize(count);
+    std::iota(order.begin(), order.end(), 0u);
+}
 
 } // namespace towers

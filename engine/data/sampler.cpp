@@ -1,26 +1,9 @@
 #include "engine/data/sampler.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
-#include <utility>
 
 namespace towers {
-namespace {
-
-/// Fisher and Yates, in Durstenfeld's form.
-void shuffle(std::span<std::uint32_t> order, PhiloxStream random) {
-    for (auto left = std::uint32_t(order.size()); left > 1; --left)
-        std::swap(order[left - 1], order[random.below(left)]);
-}
-
-void put_in_order(std::vector<std::uint32_t>& order, std::size_t count) {
-    order.resize(count);
-    std::iota(order.begin(), order.end(), 0u);
-}
-
-} // namespace
-
 Sampler::Sampler(std::uint32_t records, std::uint64_t seed, bool shuffle)
     : records_(records), seed_(seed), shuffle_(shuffle) {
     if (records == 0) throw std::invalid_argument("a sampler of no records");
@@ -56,9 +39,9 @@ void Sampler::fill_balanced(std::uint64_t first, std::span<Example> out) {
     while (done < out.size()) {
         const std::uint64_t block = (first + done) / classes_.size();
         put_in_order(block_, classes_.size());
-        if (shuffle_)
-            shuffle(block_,
-                    {seed_, RandomPurpose::class_order, std::uint32_t(block), std::uint32_t(block >> 32)});
+        PhiloxStream random(seed_, RandomPurpose::class_order, std::uint32_t(block),
+                            std::uint32_t(block >> 32));
+        if (shuffle_) shuffle(block_, random);
         auto place = std::size_t((first + done) % classes_.size());
         for (; done < out.size() && place < block_.size(); ++done, ++place) {
             const std::uint32_t label = block_[place];
@@ -73,7 +56,7 @@ void Sampler::fill_balanced(std::uint64_t first, std::span<Example> out) {
 
 /// Brings the order of `count` numbers in the epoch with this number to its slot. `random`: of the epoch.
 const std::vector<std::uint32_t>& Sampler::permutation(Epoch& slot, std::uint32_t number, std::size_t count,
-                                                       const PhiloxStream& random) const {
+                                                       PhiloxStream random) const {
     if (!slot.order.empty() && (slot.number == number || !shuffle_)) return slot.order;
     slot.number = number;
     put_in_order(slot.order, count);

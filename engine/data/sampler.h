@@ -50,7 +50,7 @@ private:
     void fill_uniform(std::uint64_t first, std::span<Example> out);
     void fill_balanced(std::uint64_t first, std::span<Example> out);
     const std::vector<std::uint32_t>& permutation(Epoch& slot, std::uint32_t number, std::size_t count,
-                                                  const PhiloxStream& random) const;
+                                                  PhiloxStream random) const;
 
     std::uint32_t records_;
     std::uint64_t seed_;
