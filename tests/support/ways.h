@@ -1,9 +1,12 @@
-// Ways to divide a step of 12 examples, or of more, which all train alike.
+// Ways to divide a step of 12 examples, or of more, which all train alike, and checks that they do.
 #pragma once
 
+#include "engine/data/source.h"
+#include "engine/recipes/recipe.h"
+#include "engine/run/safetensors.h"
 #include "engine/train/trainer.h"
-#include "tests/support/networks.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,22 +20,21 @@ struct Way {
     Feeding feeding = Feeding::resident;
 };
 
-inline std::vector<Way> ways_on(const std::string& id) {
-    return {{"one tower", {id}},
-            {"micro-batches", {id}, {}, 5},
-            {"streamed", {id}, {}, 0, Feeding::streamed},
-            {"three uneven towers", {id, "cpu", id}, {7, 3, 2}},
-            {"uneven towers in micro-batches, streamed", {id, "cpu", id}, {7, 3, 2}, 2, Feeding::streamed},
-            {"one tower that has all", {id, id}, {1, 0}}};
-}
+std::vector<Way> ways_on(const std::string& id);
 
-inline TrainerOptions options_of(const Way& way, bool shuffle, unsigned batch = 12) {
-    TrainerOptions options = options_for(way.towers, batch);
-    options.shares.weights = way.shares;
-    options.micro_batch = way.micro_batch;
-    options.feed = {way.feeding, way.feeding == Feeding::streamed ? 2u : 0u};
-    options.shuffle = shuffle;
-    return options;
-}
+TrainerOptions options_of(const Way& way, bool shuffle, unsigned batch = 12);
+
+/// Checks on every device, in every way, that from the file's `init/` the losses of 20 steps over the records
+/// in their order are its `losses/CASE`, and the gradients of the first its `gradient/CASE/`. `seed`: of what
+/// is random.
+void check_losses(const TensorFile& file, const std::filesystem::path& path, const std::string& name,
+                  const Recipe& recipe, const DataSource& data, std::uint64_t seed);
+
+/// Checks on every device that 6 steps have the gradients of one tower on the processor in every way.
+void check_any_division(const Recipe& recipe, const DataSource& data, unsigned batch = 12);
+
+/// Checks that a training that goes on after `half` steps has the bits of an undisturbed one after `end`, in
+/// every way on the processor.
+void check_goes_on(const Recipe& recipe, const DataSource& data, int half, int end);
 
 } // namespace towers::test

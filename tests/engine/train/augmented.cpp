@@ -68,44 +68,12 @@ constexpr const char* rand_augment = "rand_augment = { operations = 2, magnitude
 TEST_CASE("with every augmentation, any division of a step gives the same gradients") {
     const Dataset data = test::noise(50);
     for (const Recipe& recipe : {recipe_with(rand_augment), recipe_with("trivial_augment = true"),
-                                 recipe_with(rand_augment, mixing)}) {
-        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true), data);
-        std::vector<TrainingState> states;
-        std::vector<std::vector<float>> gradients;
-        for (int step = 0; step < 6; ++step) {
-            states.push_back(one.save());
-            one.step();
-            gradients.push_back(one.gradients());
-        }
-        for (const std::string& id : test::device_ids())
-            for (const test::Way& way : test::ways_on(id)) {
-                INFO(way.name, " on ", id);
-                Trainer divided(recipe, test::options_of(way, true), data);
-                for (std::size_t step = 0; step < states.size(); ++step) {
-                    divided.load(states[step]);
-                    divided.step();
-                    CHECK(test::relative_norm(divided.gradients(), gradients[step]) < 1e-5);
-                }
-            }
-    }
+                                 recipe_with(rand_augment, mixing)})
+        test::check_any_division(recipe, data);
 }
 
 TEST_CASE("a training with every augmentation goes on with the same bits") {
-    const Dataset data = test::noise(50);
-    const Recipe recipe = recipe_with(rand_augment, mixing);
-    for (const test::Way& way : test::ways_on("cpu")) {
-        INFO(way.name);
-        Trainer whole(recipe, test::options_of(way, true), data);
-        TrainingState half;
-        for (int step = 0; step < 9; ++step) {
-            if (step == 6) half = whole.save(); // 72 examples: in the second epoch
-            whole.step();
-        }
-        Trainer rest(recipe, test::options_of(way, true), data);
-        rest.load(half);
-        for (int step = 6; step < 9; ++step) rest.step();
-        CHECK(rest.save().state == whole.save().state);
-    }
+    test::check_goes_on(recipe_with(rand_augment, mixing), test::noise(50), 6, 9); // in the second epoch
 }
 
 } // namespace towers

@@ -92,73 +92,18 @@ TEST_CASE("weighted losses and their gradients are PyTorch's, however a step is 
     const TensorFile file = read_safetensors(path());
     const Dataset data = fixture_data(file);
     for (const auto& [name, losses] : cases)
-        for (const std::string& id : test::device_ids())
-            for (const test::Way& way : test::ways_on(id)) {
-                INFO(name, ", ", way.name, " on ", id);
-                Trainer trainer(recipe_with(losses), test::options_of(way, false), data);
-                trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
-                const std::vector<float>& expected = file.tensors.at("losses/" + name).values;
-                REQUIRE(expected.size() == 20);
-                double worst = 0;
-                for (std::size_t step = 0; step < expected.size(); ++step) {
-                    const StepReport report = trainer.step(step > 0 && step + 1 < expected.size());
-                    worst = std::max(worst, std::abs(double(report.loss) - expected[step]));
-                    if (step > 0) continue;
-                    const std::vector<float> gradients = trainer.gradients();
-                    for (const VariableSlot& slot : trainer.layout().variables)
-                        CHECK(test::relative_norm(
-                                  std::span(gradients).subspan(slot.range.offset / sizeof(float),
-                                                               slot.variable.elements()),
-                                  file.tensors.at("gradient/" + name + "/" + slot.variable.name).values) <
-                              1e-5);
-                }
-                CHECK(worst < 1e-5);
-            }
+        test::check_losses(file, path(), name, recipe_with(losses), data, 1);
 }
 
 TEST_CASE("a training with class weights and classes equally often goes on with the same bits") {
-    const TensorFile file = read_safetensors(path());
-    const Dataset data = fixture_data(file);
-    const Recipe recipe = recipe_with(named, "sampler = \"balanced\"");
-    for (const test::Way& way : test::ways_on("cpu")) {
-        INFO(way.name);
-        Trainer whole(recipe, test::options_of(way, true), data);
-        TrainingState half;
-        for (int step = 0; step < 12; ++step) {
-            if (step == 7) half = whole.save(); // 84 examples: in the second epoch
-            whole.step();
-        }
-        Trainer rest(recipe, test::options_of(way, true), data);
-        rest.load(half);
-        for (int step = 7; step < 12; ++step) rest.step();
-        CHECK(rest.save().state == whole.save().state);
-    }
+    const Dataset data = fixture_data(read_safetensors(path()));
+    test::check_goes_on(recipe_with(named, "sampler = \"balanced\""), data, 7, 12); // in the second epoch
 }
 
 TEST_CASE("with classes equally often, any division of a step gives the same gradients") {
-    const TensorFile file = read_safetensors(path());
-    const Dataset data = fixture_data(file);
-    const Recipe recipe = recipe_with(named, "sampler = \"balanced\"");
+    const Dataset data = fixture_data(read_safetensors(path()));
     constexpr unsigned batch = 60; // whose class weights lie elsewhere than a micro-batch's would
-    for (const std::string& id : test::device_ids()) {
-        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true, batch), data);
-        std::vector<TrainingState> states;
-        std::vector<std::vector<float>> gradients;
-        for (int step = 0; step < 6; ++step) {
-            states.push_back(one.save());
-            one.step();
-            gradients.push_back(one.gradients());
-        }
-        for (const test::Way& way : test::ways_on(id)) {
-            INFO(way.name, " on ", id);
-            Trainer divided(recipe, test::options_of(way, true, batch), data);
-            for (std::size_t step = 0; step < states.size(); ++step) {
-                divided.load(states[step]);
-                divided.step();
-                CHECK(test::relative_norm(divided.gradients(), gradients[step]) < 1e-5);
-            }
-        }
-    }
+    test::check_any_division(recipe_with(named, "sampler = \"balanced\""), data, batch);
 }
 
 TEST_CASE("balanced weights are scikit-learn's, and a batch's have the mean 1 over its examples") {

@@ -109,33 +109,8 @@ std::unique_ptr<DataSource> data_of(const TensorFile& file, const std::string& n
 
 TEST_CASE("mixed steps and their gradients are PyTorch's, however a step is divided") {
     const TensorFile file = read_safetensors(path());
-    for (const auto& [name, tables] : cases) {
-        const std::unique_ptr<DataSource> data = data_of(file, name);
-        for (const std::string& id : test::device_ids())
-            for (const test::Way& way : test::ways_on(id)) {
-                INFO(name, ", ", way.name, " on ", id);
-                TrainerOptions options = test::options_of(way, false);
-                options.seed = 1;
-                Trainer trainer(recipe_with(tables), options, *data);
-                trainer.load(from_initial(test::tensors_under(file, "init/"), trainer.layout(), path()));
-                const std::vector<float>& expected = file.tensors.at("losses/" + name).values;
-                REQUIRE(expected.size() == 20);
-                double worst = 0;
-                for (std::size_t step = 0; step < expected.size(); ++step) {
-                    const StepReport report = trainer.step(step > 0 && step + 1 < expected.size());
-                    worst = std::max(worst, std::abs(double(report.loss) - expected[step]));
-                    if (step > 0) continue;
-                    const std::vector<float> gradients = trainer.gradients();
-                    for (const VariableSlot& slot : trainer.layout().variables)
-                        CHECK(test::relative_norm(
-                                  std::span(gradients).subspan(slot.range.offset / sizeof(float),
-                                                               slot.variable.elements()),
-                                  file.tensors.at("gradient/" + name + "/" + slot.variable.name).values) <
-                              1e-5);
-                }
-                CHECK(worst < 1e-5);
-            }
-    }
+    for (const auto& [name, tables] : cases)
+        test::check_losses(file, path(), name, recipe_with(tables), *data_of(file, name), 1);
 }
 
 TEST_CASE("who is mixed with whom is drawn as documented") {
@@ -203,22 +178,8 @@ TEST_CASE("parts of partners have timm's distributions, and every example is one
 TEST_CASE("a training with mixed images goes on with the same bits") {
     const TensorFile file = read_safetensors(path());
     for (const char* const name : {"both", "several_cut"}) {
-        const std::string& tables = cases.at(name);
-        const std::unique_ptr<DataSource> data = data_of(file, name);
-        for (const test::Way& way : test::ways_on("cpu")) {
-            INFO(name, ", ", way.name);
-            const Recipe recipe = recipe_with(tables);
-            Trainer whole(recipe, test::options_of(way, true), *data);
-            TrainingState half;
-            for (int step = 0; step < 12; ++step) {
-                if (step == 7) half = whole.save(); // 84 examples: in the second epoch
-                whole.step();
-            }
-            Trainer rest(recipe, test::options_of(way, true), *data);
-            rest.load(half);
-            for (int step = 7; step < 12; ++step) rest.step();
-            CHECK(rest.save().state == whole.save().state);
-        }
+        INFO(name);
+        test::check_goes_on(recipe_with(cases.at(name)), *data_of(file, name), 7, 12); // in the second epoch
     }
 }
 
@@ -318,25 +279,7 @@ probability = 0.7
 draw = "example")",
                                 6);
     recipe.model.label_offset = 1;
-    for (const std::string& id : test::device_ids()) {
-        Trainer one(recipe, test::options_of({"one tower", {"cpu"}}, true), *data);
-        std::vector<TrainingState> states;
-        std::vector<std::vector<float>> gradients;
-        for (int step = 0; step < 6; ++step) {
-            states.push_back(one.save());
-            one.step();
-            gradients.push_back(one.gradients());
-        }
-        for (const test::Way& way : test::ways_on(id)) {
-            INFO(way.name, " on ", id);
-            Trainer divided(recipe, test::options_of(way, true), *data);
-            for (std::size_t step = 0; step < states.size(); ++step) {
-                divided.load(states[step]);
-                divided.step();
-                CHECK(test::relative_norm(divided.gradients(), gradients[step]) < 1e-5);
-            }
-        }
-    }
+    test::check_any_division(recipe, *data);
 }
 
 TEST_CASE("a mixed step with streamed images is taken again by the towers that are left") {
