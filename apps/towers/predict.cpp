@@ -320,10 +320,12 @@ std::vector<double> thresholds_of(const PredictFlags& flags, const LoadedModel& 
 /// Prints what is seen in the pictures.
 class Printer {
 public:
-    Printer(const PredictFlags& flags, const LoadedModel& model, std::vector<std::string> pictures)
+    /// `thresholds`: thresholds_of().
+    Printer(const PredictFlags& flags, const LoadedModel& model, std::vector<double> thresholds,
+            std::vector<std::string> pictures)
         : flags_(flags), path_(model.path), logit_scale_(model.recipe.model.heads[0].logit_scale),
-          names_(class_names(model.recipe.model, model.data.classes)),
-          thresholds_(thresholds_of(flags, model, names_)), pictures_(std::move(pictures)),
+          names_(class_names(model.recipe.model, model.data.classes)), thresholds_(std::move(thresholds)),
+          pictures_(std::move(pictures)),
           top_(
               std::min(flags.top.value_or(thresholds_.empty() ? few_classes : names_.size()), names_.size())),
           output_(pictures_.size()) {
@@ -384,7 +386,8 @@ int lead(PredictFlags& flags, Ranks* ranks) {
     const std::vector<std::string> towers =
         take_devices(ranks, flags.backend, flags.towers, flags.open, flags.common_lines);
     const LoadedModel loaded = load_model(flags);
-    thresholds_of(flags, loaded, class_names(loaded.recipe.model, loaded.data.classes)); // early errors
+    std::vector<double> thresholds =
+        thresholds_of(flags, loaded, class_names(loaded.recipe.model, loaded.data.classes));
     choose_precision(flags.open, flags.products, loaded.products, loaded.recipe);
     std::vector<std::unique_ptr<Device>> devices;
     for (const std::string& id : towers) devices.push_back(open_device(id, flags.open));
@@ -410,7 +413,7 @@ int lead(PredictFlags& flags, Ranks* ranks) {
     }
     std::vector<std::string> names;
     for (const NamedPicture& each : named.pictures) names.push_back(each.name);
-    const auto printer = std::make_shared<Printer>(flags, loaded, std::move(names));
+    const auto printer = std::make_shared<Printer>(flags, loaded, std::move(thresholds), std::move(names));
     const auto see = [printer](const Scored& scored) { printer->see(scored); };
     std::vector<std::future<void>> others; // which does not wait for them if this rank fails
     for (unsigned rank = 1; ranks != nullptr && rank < ranks->world().size(); ++rank) {

@@ -1,6 +1,7 @@
 // How well a network tells the examples of one class from all others, and averages over the classes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,6 +42,26 @@ struct RankedExample {
     double probability;
     bool is_its;
 };
+
+/// Calls visit(label, its examples) for each class. `score(example, label)`: what an example is ranked by.
+/// `labels_of(example)`: its labels.
+template<class Score, class LabelsOf, class Visit>
+void for_each_class(std::size_t examples, unsigned classes, const Score& score, const LabelsOf& labels_of,
+                    const Visit& visit) {
+    constexpr unsigned at_once = 16; // neighbours in memory
+    std::vector<RankedExample> ranked(at_once * examples);
+    for (unsigned first = 0; first < classes; first += at_once) {
+        const unsigned count = std::min(at_once, classes - first);
+        for (std::size_t i = 0; i < examples; ++i) {
+            for (unsigned c = 0; c < count; ++c) ranked[c * examples + i] = {score(i, first + c), false};
+            for (const std::uint32_t label : labels_of(i))
+                if (label >= first && label < first + count)
+                    ranked[(label - first) * examples + i].is_its = true;
+        }
+        for (unsigned c = 0; c < count; ++c)
+            visit(first + c, std::span(ranked).subspan(c * examples, examples));
+    }
+}
 
 /// Sorts the examples, the most probable first.
 Ranking rank(std::span<RankedExample> examples);

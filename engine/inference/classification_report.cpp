@@ -13,26 +13,20 @@ namespace {
 /// Of each class against the rest.
 std::vector<Ranking> rank_all(std::span<const std::uint32_t> labels, std::span<const float> scores,
                               unsigned classes, const LossHead& head) {
-    constexpr unsigned at_once = 16; // classes: neighbours in memory
-    const std::size_t examples = labels.size();
-    std::vector<Ranking> rankings;
-    std::vector<RankedExample> ranked(at_once * examples);
     std::vector<float> scaled(scores.begin(), scores.end());
     for (float& each : scaled) each *= head.logit_scale;
     std::vector<Softmax> softmax; // a sigmoid keeps the order of the scores
-    for (std::size_t i = 0; i < examples && head.kind == LossKind::softmax; ++i)
+    for (std::size_t i = 0; i < labels.size() && head.kind == LossKind::softmax; ++i)
         softmax.emplace_back(std::span(scaled).subspan(i * classes, classes));
-    for (unsigned first = 0; first < classes; first += at_once) {
-        const unsigned count = std::min(at_once, classes - first);
-        for (std::size_t i = 0; i < examples; ++i)
-            for (unsigned c = 0; c < count; ++c) {
-                const float score = scaled[i * classes + first + c];
-                ranked[c * examples + i] = {softmax.empty() ? double(score) : softmax[i].probability(score),
-                                            labels[i] == first + c};
-            }
-        for (unsigned c = 0; c < count; ++c)
-            rankings.push_back(rank(std::span(ranked).subspan(c * examples, examples)));
-    }
+    std::vector<Ranking> rankings;
+    for_each_class(
+        labels.size(), classes,
+        [&](std::size_t example, std::uint32_t label) {
+            const float score = scaled[example * classes + label];
+            return softmax.empty() ? double(score) : softmax[example].probability(score);
+        },
+        [&](std::size_t example) { return labels.subspan(example, 1); },
+        [&](std::uint32_t, std::span<RankedExample> its) { rankings.push_back(rank(its)); });
     return rankings;
 }
 

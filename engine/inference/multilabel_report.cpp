@@ -7,25 +7,6 @@
 namespace towers {
 namespace {
 
-/// Calls visit(label, its examples) for each class. `score(example, label)`: what an example is ranked by.
-template<class Score, class Visit>
-void for_each_class(const LabelSets& sets, unsigned classes, const Score& score, const Visit& visit) {
-    constexpr unsigned at_once = 16; // neighbours in memory
-    const std::size_t examples = sets.size();
-    std::vector<RankedExample> ranked(at_once * examples);
-    for (unsigned first = 0; first < classes; first += at_once) {
-        const unsigned count = std::min(at_once, classes - first);
-        for (std::size_t i = 0; i < examples; ++i) {
-            for (unsigned c = 0; c < count; ++c) ranked[c * examples + i] = {score(i, first + c), false};
-            for (const std::uint32_t label : sets.of(i))
-                if (label >= first && label < first + count)
-                    ranked[(label - first) * examples + i].is_its = true;
-        }
-        for (unsigned c = 0; c < count; ++c)
-            visit(first + c, std::span(ranked).subspan(c * examples, examples));
-    }
-}
-
 /// Sorts the examples.
 double best_threshold(std::span<RankedExample> examples) {
     const auto its = std::uint64_t(std::ranges::count(examples, true, &RankedExample::is_its));
@@ -97,8 +78,9 @@ MultilabelReport::MultilabelReport(const LabelSets& sets, const SigmoidScores& s
     f1 = average_of(&ClassFigures::f1);
     // Logits have the order of their probabilities, of which many may be 0 or 1.
     for_each_class(
-        sets, unsigned(classes.size()),
+        sets.size(), unsigned(classes.size()),
         [&](std::size_t example, std::uint32_t label) { return double(scores.logit(example, label)); },
+        [&](std::size_t example) { return sets.of(example); },
         [&](std::uint32_t, std::span<RankedExample> its) { rankings.push_back(rank(its)); });
     average_rankings(classes);
 }
@@ -112,8 +94,9 @@ double MultilabelReport::hamming_loss() const {
 std::vector<double> best_thresholds(const LabelSets& sets, const SigmoidScores& scores, unsigned classes) {
     std::vector<double> best;
     for_each_class(
-        sets, classes,
+        sets.size(), classes,
         [&](std::size_t example, std::uint32_t label) { return sigmoid(scores.logit(example, label)); },
+        [&](std::size_t example) { return sets.of(example); },
         [&](std::uint32_t, std::span<RankedExample> its) { best.push_back(best_threshold(its)); });
     return best;
 }

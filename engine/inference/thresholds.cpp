@@ -6,11 +6,11 @@
 #include "engine/files/text.h"
 #include "engine/inference/multilabel_report.h"
 
-#include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <system_error>
 
 namespace towers {
@@ -49,8 +49,10 @@ std::vector<double> read_thresholds(const std::string& text, const std::vector<s
         return std::vector<double>(classes.size(), *number);
     }
     const Json json = read_object(text);
+    std::set<std::string> known;
+    for (const std::string& name : classes) known.insert(as_utf8(name));
     for (const auto& [name, value] : json.items())
-        if (std::ranges::find(classes, name, as_utf8) == classes.end())
+        if (!known.contains(name))
             refuse(text, fmt::format("has a threshold for '{}', which is none of the {} classes; remove it",
                                      name, classes.size()));
     std::vector<double> thresholds;
