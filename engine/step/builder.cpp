@@ -46,8 +46,7 @@ std::vector<TensorId> Builder::outputs(TensorId images, TensorId examples) {
 
 HeadLosses Builder::losses(std::span<const TensorId> logits, TensorId labels, TensorId targets, Arena arena) {
     HeadLosses made;
-    const unsigned share = spec_.share != 0 ? spec_.share : spec_.batch;
-    std::size_t class_weights = step_inputs(spec_, share).class_weights;
+    std::size_t class_weights = step_inputs(spec_).class_weights;
     for (std::size_t i = 0; i < model_.heads.size(); ++i) {
         const LossHead& head = model_.heads[i];
         const std::string name = i == 0 ? "" : model_.nodes[std::size_t(head.node)].name + ' ';
@@ -185,8 +184,9 @@ TensorId Builder::variable(const std::string& name, Arena arena) {
 
 bool takes_targets(const NetworkSpec& spec) { return takes_targets(*spec.model, spec.mixes); }
 
-StepInputs step_inputs(const NetworkSpec& spec, unsigned share) {
-    return {share, spec.mixes, takes_targets(spec) ? class_stride(spec.model->classes) : 0};
+StepInputs step_inputs(const NetworkSpec& spec) {
+    return {spec.share != 0 ? spec.share : spec.batch, spec.mixes,
+            takes_targets(spec) ? class_stride(spec.model->classes) : 0};
 }
 
 std::vector<TensorId> plan_pass(Plan& plan, const NetworkSpec& spec, const StepTensors& inputs,

@@ -61,8 +61,7 @@ struct StepTensors {
     TensorId targets;  ///< [batch, class_stride()]
 };
 bool takes_targets(const NetworkSpec& spec);
-/// `share`: examples of the tower.
-StepInputs step_inputs(const NetworkSpec& spec, unsigned share);
+StepInputs step_inputs(const NetworkSpec& spec); ///< of the whole share
 
 /// Plans forward and backward for examples, with gradients and losses in these arenas. Returns each head's
 /// losses.

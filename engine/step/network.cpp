@@ -19,7 +19,7 @@ TensorId step_examples(Plan& plan, unsigned count) {
 
 /// Of a step of the whole share.
 StepTensors step_tensors(Plan& plan, const NetworkSpec& spec) {
-    const StepInputs at = step_inputs(spec, spec.batch);
+    const StepInputs at = step_inputs(spec);
     StepTensors tensors{.examples = step_examples(plan, examples_to_make(spec)), .mixes = {}, .targets = {}};
     if (spec.mixes)
         tensors.mixes =

@@ -51,7 +51,7 @@ std::vector<TensorId> reserve_losses(Plan& plan, const NetworkSpec& spec) {
 
 /// Copies what the pass needs of the share's examples from `first` on.
 void receive_inputs(Plan& plan, const Pass& pass, std::size_t first, const NetworkSpec& spec) {
-    const StepInputs at = step_inputs(spec, spec.batch);
+    const StepInputs at = step_inputs(spec);
     const auto receive = [&](const char* what, std::size_t offset, std::size_t stride, TensorId to,
                              ElementType type) {
         const std::size_t bytes = stride * sizeof(std::uint32_t);
