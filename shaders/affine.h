@@ -1,9 +1,9 @@
 #ifndef TOWERS_SHADERS_AFFINE_H
 #define TOWERS_SHADERS_AFFINE_H
 
-// Turned, sheared and shifted images: where a pixel comes from, in whole numbers, so that all devices choose
-// the same pixel where two are as near. They are exact to some 2^-22 of the side. Places are counted in half
-// pixels from the middle of the image, times 2^bits.
+// Turned, sheared and shifted images: where a pixel comes from, in whole numbers, so that by the same angle all
+// devices choose the same pixel where two are as near. They are exact to some 2^-22 of the side. Places are
+// counted in half pixels from the middle of the image, times 2^bits.
 struct Affine {
     int xx, xy, x1, yx, yy, y1; // from x: xx x + xy y + x1, from y: yx x + yy y + y1; x and y without 2^bits
     uint bits;

@@ -53,15 +53,17 @@ std::string fit(std::vector<Part> parts, std::size_t width) {
 
 /// usual_metric() of a test pass, as the tutorial calls it.
 struct ShownMetric {
+    const Metric& metric;
     std::string text;
     double value;
 };
 
 ShownMetric shown_of(const TestReport& report) {
-    if (report.metrics.contains("accuracy")) return {"precision @ 1", report.evaluation.accuracy()};
+    if (report.metrics.contains("accuracy"))
+        return {usual_metric(false), "precision @ 1", report.evaluation.accuracy()};
     const Metric& metric = usual_metric(true); // those that have diverged lack all
     const auto found = report.metrics.find(metric.name);
-    return {metric.text,
+    return {metric, metric.text,
             found != report.metrics.end() ? found->second : std::numeric_limits<double>::quiet_NaN()};
 }
 
@@ -151,12 +153,11 @@ void Terminal::show_notice(std::uint64_t step, const std::string& notice) {
 }
 
 void Terminal::show_test(const TestReport& report) {
-    const auto [text, value] = shown_of(report);
-    std::string judged;
+    const auto& [metric, text, value] = shown_of(report);
     const Metric& by = *options_.best_by;
-    if (const auto found = report.metrics.find(by.name); found != report.metrics.end() && by.text != text &&
-                                                         by.name != "accuracy" && by.name != "cross_entropy")
-        judged = fmt::format(", {} {:.3f}", by.text, found->second);
+    const auto found = report.metrics.find(by.name);
+    const bool is_shown = &by == &metric || by.name == "cross_entropy" || found == report.metrics.end();
+    const std::string judged = is_shown ? "" : fmt::format(", {} {:.3f}", by.text, found->second);
     fmt::print("{}: step {}, test {} = {:.3f}{}, cross entropy {:.3f}{}\n", timestamp(), report.step, text,
                value, judged, report.evaluation.cross_entropy(),
                last_ ? fmt::format(" (train loss {:.2f})", last_->report.loss) : "");

@@ -370,8 +370,7 @@ void check_single(const std::set<std::string, std::less<>>& names, const Table& 
         table.rows, [&](const Table::Row& each) { return table.labels[each.label] == several->first; });
     refuse(request,
            "row {}: '{}' is several labels, each of which stands alone in other rows; say with '{}?{}={}' "
-           "that a "
-           "picture may have several, or with '{}?{}={}' that it is the name of a class",
+           "that a picture may have several, or with '{}?{}={}' that it is the name of a class",
            row->row, several->first, request.source, separator_option, text_of(several->second),
            request.source, label_option, table.columns.label_name);
 }

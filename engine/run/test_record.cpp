@@ -26,7 +26,7 @@ const TestedStep* TestRecord::find(std::uint64_t step) const& {
     return found != passes_.end() ? &*found : nullptr;
 }
 
-const TestedStep* TestRecord::best(const Metric& metric) const {
+const TestedStep* TestRecord::best(const Metric& metric) const& {
     const TestedStep* found = nullptr;
     for (const TestedStep& pass : passes_) {
         const std::optional<double> value = pass.value(metric);

@@ -31,7 +31,8 @@ public:
     const TestedStep* find(std::uint64_t step) const&;
     const TestedStep* find(std::uint64_t step) const&& = delete; ///< it would be gone
     /// The pass with the best value of the metric, the earliest of equal ones; null if none has a value.
-    const TestedStep* best(const Metric& metric) const;
+    const TestedStep* best(const Metric& metric) const&;
+    const TestedStep* best(const Metric& metric) const&& = delete; ///< likewise
     /// The passes after the best one; 0 if there is none.
     std::uint64_t since_best(const Metric& metric) const;
 
