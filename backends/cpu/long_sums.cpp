@@ -53,7 +53,8 @@ void bias_gradient(const CpuContext& context, const Conv2dBackwardWeightsParams&
     const std::size_t threads = std::clamp<std::size_t>(pixels / block, 1, context.threads);
     const std::size_t own = 2 * channels + Lines(uint(channels)).width();
     std::vector<float> sums(own * threads); // each thread's total and scratch memory
-#pragma omp parallel for num_threads(int(threads))
+// All of the team, since OpenMP's library would end the threads that are left out
+#pragma omp parallel for num_threads(int(context.threads)) if (threads > 1)
     for (std::size_t thread = 0; thread < threads; ++thread)
         add_rows(p.dy.at, channels, pixels * thread / threads, pixels * (thread + 1) / threads,
                  sums.data() + own * thread, sums.data() + own * thread + channels);

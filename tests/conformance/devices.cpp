@@ -1,7 +1,11 @@
 #include "engine/clock.h"
 #include "tests/conformance/harness.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <set>
+#include <string>
 
 namespace towers::test {
 
@@ -44,6 +48,28 @@ TEST_CASE("a submission still does its work if its buffers and recording are des
         CHECK(validation_messages() == messages);
     });
 }
+
+#ifndef __SANITIZE_THREAD__ // with which OpenMP has one thread
+TEST_CASE("work for a few of the CPU's threads does not end the others") {
+    const auto threads = [] {
+        std::set<std::string> all;
+        for (const auto& each : std::filesystem::directory_iterator("/proc/self/task"))
+            all.insert(each.path().filename());
+        return all;
+    };
+    const std::unique_ptr<Device> cpu = open_device("cpu", {.threads = 4});
+    const Buffer x = cpu->allocate(16384, Memory::staging), y = cpu->allocate(16384, Memory::staging);
+    float *const from = x.host<float>().data(), *const to = y.host<float>().data();
+    const auto run = [&](uint count) {
+        const Command command[] = {launch(kernels::relu_forward, {{from}, {to}, count, 0})};
+        cpu->run(command);
+    };
+    run(4096); // four workgroups of 256 items, each four elements
+    const std::set<std::string> before = threads();
+    for (const uint count : {2048u, 4096u, 3072u, 256u, 4096u}) run(count);
+    CHECK(std::ranges::includes(threads(), before));
+}
+#endif
 
 TEST_CASE("the validation layer reports a missing barrier, so its silence means something") {
     on_every_device([](Device& device) {
