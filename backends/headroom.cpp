@@ -189,6 +189,11 @@ bool thread_can_be_had() {
     }
 }
 
+std::mutex& thread_starts() {
+    static std::mutex mutex;
+    return mutex;
+}
+
 void require_threads(std::string_view device, unsigned count) {
     if (count == 0) return;
     require_headroom(device, count * thread_stack); // else the system's error looks like a lack of threads
@@ -208,11 +213,12 @@ void require_threads(std::string_view device, unsigned count) {
     const std::size_t got = threads.size();
     end.count_down();
     threads.clear();
-    // A thread counts until the system has cleared it away, a little after it was joined.
-    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    // A thread counts until the system has cleared it away, a little after it was joined: as soon as it gets
+    // a processor, for which it may wait long beside other programs.
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     for (std::size_t i = 0; i < got; ++i)
         while (tgkill(getpid(), ids[i], 0) == 0 && std::chrono::steady_clock::now() < soon)
-            std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
     if (refused)
         throw DeviceError(fmt::format("{}: {} of {} threads: {}", device, got, count, no_more_threads()));
 }

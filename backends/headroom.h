@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 namespace towers {
 
@@ -51,5 +54,20 @@ bool thread_can_be_had();
 /// there is no room for their stacks. Software Vulkan drivers and OpenMP end the program, or fail without
 /// saying why, if they get none.
 void require_threads(std::string_view device, unsigned count);
+
+/// What `exit` calls, if it is set, before it destroys objects that the threads of a team still use: OpenMP's
+/// library calls `exit` if it gets no thread. Set it before devices are opened.
+inline void (*at_forced_exit)() = nullptr;
+
+/// Held while a thread starts. Who asks for threads by `require_threads`, and then has a library start them,
+/// holds it until they run, because a limit on threads counts those of the whole program.
+std::mutex& thread_starts();
+
+/// A thread that does this work, started while no library starts any
+template<class Work>
+std::jthread start_thread(Work&& work) {
+    const std::lock_guard lock(thread_starts());
+    return std::jthread(std::forward<Work>(work));
+}
 
 } // namespace towers

@@ -1,6 +1,7 @@
 // A thread that does one task after another.
 #pragma once
 
+#include "backends/headroom.h"
 #include "backends/milestones.h"
 
 #include <chrono>
@@ -17,7 +18,7 @@ class Worker {
 public:
     /// `spin`: how long it waits for a task before it sleeps.
     explicit Worker(Milestones::Spin spin = Milestones::Spin::zero())
-        : started_(spin), thread_([this] { work(); }) {}
+        : started_(spin), thread_(start_thread([this] { work(); })) {}
     Worker(const Worker&) = delete; // its thread holds its address
     Worker& operator=(const Worker&) = delete;
     /// Finishes a task that has been started.

@@ -106,11 +106,12 @@ int run_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     static bool ends_by_itself = false;
-    std::atexit([] { // OpenMP's library ends the program if it gets no thread, and a driver may
+    towers::at_forced_exit = [] { // OpenMP's library ends the program if it gets no thread, and a driver may
         if (ends_by_itself) return;
         const std::string why = towers::thread_can_be_had() ? "" : "; maybe " + towers::no_more_threads();
-        report(work_failed, "a library ended the program, as it says above" + why);
-    });
+        towers::end_at_once(report(work_failed, "a library ended the program, as it says above" + why));
+    };
+    std::atexit(towers::at_forced_exit);
     std::signal(SIGUSR1, SIG_IGN); // until a training handles it: it must not end one that is starting
     towers::open_standard_streams();
     towers::restrain_openmp();

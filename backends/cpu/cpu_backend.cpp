@@ -29,11 +29,11 @@ namespace {
 void start_team(const DeviceInfo& info, unsigned threads) {
     if (threads == 1) return;
     thread_local unsigned running = 1;
-    static std::mutex starting; // other teams would take the threads that were there
-    std::unique_lock lock(starting, std::defer_lock);
+    std::unique_lock lock(thread_starts(), std::defer_lock);
     if (threads > running) {
         lock.lock();
         require_threads(info.id, threads - running);
+        if (at_forced_exit != nullptr) std::atexit(at_forced_exit);
     }
 #pragma omp parallel num_threads(int(threads))
     FlushDenormals::from_now_on();

@@ -1,5 +1,7 @@
 #include "engine/data/batch_reader.h"
 
+#include "backends/headroom.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +24,7 @@ BatchReader::BatchReader(const DataSource& source, ExampleOrder order, const Rea
         each.images.resize(bytes);
     }
     for (unsigned i = 0; i < ahead.readers; ++i)
-        threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+        threads_.push_back(start_thread([this](const std::stop_token& stop) { work(stop); }));
 }
 
 Batch BatchReader::at(std::uint64_t first) {

@@ -1,6 +1,7 @@
 #include "engine/data/in_parts.h"
 
 #include "backends/backend.h"
+#include "backends/headroom.h"
 
 #include <algorithm>
 #include <future>
@@ -18,6 +19,7 @@ void in_parts(std::size_t count, std::size_t least,
     std::vector<std::future<void>> others; // if a part fails, their destructors wait
     std::size_t started = 1;
     try {
+        const std::lock_guard lock(thread_starts());
         for (; started < threads; ++started) others.push_back(std::async(std::launch::async, run, started));
     } catch (const std::system_error&) { // such as under a limit on memory or on threads
     }

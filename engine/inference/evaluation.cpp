@@ -1,5 +1,6 @@
 #include "engine/inference/evaluation.h"
 
+#include "backends/headroom.h"
 #include "engine/recipes/recipe_plan.h"
 
 #include <algorithm>
@@ -83,10 +84,12 @@ Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> var
                      const Dealing& dealing, unsigned classes) {
     Predictions predictions(evaluators[0].records(), classes);
     std::vector<std::future<void>> parts;
-    for (std::size_t i = 0; i < evaluators.size(); ++i)
+    for (std::size_t i = 0; i < evaluators.size(); ++i) {
+        const std::lock_guard lock(thread_starts());
         parts.push_back(std::async(std::launch::async, [&, i] {
             evaluators[i].run(variables, {dealing.first + i, 1, dealing.all}, predictions.all());
         }));
+    }
     for (std::future<void>& each : parts) each.get();
     return predictions;
 }

@@ -1,5 +1,6 @@
 #include "engine/inference/predict.h"
 
+#include "backends/headroom.h"
 #include "engine/execution/softmax.h"
 #include "engine/inference/multilabel_report.h"
 
@@ -49,7 +50,8 @@ void predict(std::span<ForwardPass> passes, std::span<const float> variables, co
              unsigned readers, const SeeScores& see) {
     BatchQueue queue(data, passes[0].batch(), readers);
     std::vector<std::future<void>> parts;
-    for (ForwardPass& pass : passes)
+    for (ForwardPass& pass : passes) {
+        const std::lock_guard lock(thread_starts());
         parts.push_back(std::async(std::launch::async, [&] {
             try {
                 pass.load(variables);
@@ -59,6 +61,7 @@ void predict(std::span<ForwardPass> passes, std::span<const float> variables, co
                 throw;
             }
         }));
+    }
     for (std::future<void>& each : parts) each.get();
 }
 

@@ -1,6 +1,7 @@
 #include "engine/reduce/team.h"
 
 #include "backends/denormals.h"
+#include "backends/headroom.h"
 
 #include <utility>
 
@@ -8,7 +9,7 @@ namespace towers {
 
 Team::Team(std::size_t threads, Milestones::Spin spin, Work work) : work_(std::move(work)), called_(spin) {
     for (std::size_t thread = 1; thread < threads; ++thread)
-        threads_.emplace_back([this, thread] { serve(thread); });
+        threads_.push_back(start_thread([this, thread] { serve(thread); }));
 }
 
 Team::~Team() {

@@ -161,7 +161,8 @@ TEST_CASE("a limit on threads leaves room for those of a tower, or the program s
                               "--batch", "8",      "--steps", "1",        "--run", run};
         return Program(command + flags).end();
     };
-    std::vector<std::pair<std::string, int>> trials{{"cpu", 1}, {"cpu", 6}, {"cpu,cpu", 8}, {"cpu,cpu", 12}};
+    // 16: the first tower gets its threads, and some that the library starts anew before others are gone.
+    std::vector<std::pair<std::string, int>> trials{{"cpu", 1}, {"cpu", 6}, {"cpu,cpu", 8}, {"cpu,cpu", 16}};
     if (!root) trials = {{"cpu", 1}, {"cpu,cpu", 1}};
     if (!quick_device().empty()) trials.emplace_back(quick_device(), 1);
     for (const auto& trial : trials) {
