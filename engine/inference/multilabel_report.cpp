@@ -32,10 +32,6 @@ double best_threshold(std::span<RankedExample> examples) {
 
 double sigmoid(float logit) { return 1 / (1 + std::exp(-double(logit))); }
 
-bool SigmoidScores::are_finite() const {
-    return std::ranges::all_of(logits, [](float each) { return std::isfinite(each); });
-}
-
 SigmoidScores scores_of(std::span<const float> logits, const Model& model) {
     return {logits, model.classes, model.label_offset, model.heads[0].logit_scale};
 }

@@ -23,7 +23,6 @@ struct SigmoidScores {
     unsigned label_offset = 0;     ///< label 0 is the network's class of this number
     float scale = 1;               ///< factor of the logits
 
-    bool are_finite() const;
     float logit(std::size_t example, std::uint32_t label) const {
         return logits[example * classes + label_offset + label] * scale;
     }

@@ -8,6 +8,7 @@
 #include "engine/tuning/tuning.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <fmt/format.h>
 #include <new>
@@ -196,14 +197,21 @@ private:
         if (stop || !is_test_due()) return;
         const Clock::time_point before = Clock::now();
         const auto& [every, raw, scores, best_by, keeps_best, stop_early] = options_.tests;
+        const bool judges = keeps_best || stop_early != 0;
         auto report =
             watch_devices([&] { return trainer_.test(raw, &stop, scores || best_by->needs_scores); });
         if (report) {
             const TestedStep pass{step_, report->metrics};
             tests_.add(pass);
             add_notice(report->notice, trainer_.judge(*report, *best_by));
-            tell_observers([&](Observer& each) { return each.tested(*report); });
             const std::optional<double> value = pass.value(*best_by);
+            if (judges && !value && !std::exchange(told_unjudged_, true))
+                add_notice(report->notice,
+                           fmt::format("the test pass is not judged: it has no {}{}", best_by->text,
+                                       std::isfinite(report->evaluation.cross_entropy())
+                                           ? ", which these examples' labels leave undefined"
+                                           : " because its loss is not finite"));
+            tell_observers([&](Observer& each) { return each.tested(*report); });
             if (keeps_best && value && !(kept_ && !best_by->is_better(*value, *kept_)))
                 watch_devices([&] { keep_best(*value); });
         } else if (const std::string notice = trainer_.take_notice(); !notice.empty()) {
@@ -316,6 +324,7 @@ private:
     Written checkpoint_{tell_}, best_{tell_};
     TestRecord tests_;
     std::optional<double> kept_; ///< the metric of the parameters at RunDirectory::best_path(), or of
+    bool told_unjudged_ = false; ///< that a test pass has no value of the metric
     std::optional<TensorFile> unsaved_best_; ///< those that could not be written there
     std::uint64_t step_, saved_;             ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();

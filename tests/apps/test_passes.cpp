@@ -155,6 +155,29 @@ TEST_CASE(
     CHECK(read_state(run, 6).at("factor").get<double>() == doctest::Approx(0.01));
 }
 
+TEST_CASE("a run that cannot judge its test passes says so once, and keeps nothing") {
+    const TemporaryFolder folder;
+    const fs::path pictures = source_folder() / "tests/fixtures/pictures";
+    for (const char* const name : {"train/a", "train/b", "test/a"}) { // no example of b to tell from a
+        fs::create_directories(folder / name);
+        fs::copy_file(pictures / "rgb.png", folder / name / "rgb.png");
+        fs::copy_file(pictures / "grey.jpg", folder / name / "grey.jpg");
+    }
+    const Arguments train{"train",       "--recipe",  "mnist-lenet", "--set",        "input.classes=2",
+                          "--data",      "train",     "--test-data", "test",         "--towers",
+                          "cpu",         "--steps",   "4",           "--eval-every", "2",
+                          "--keep-best", "--best-by", "auc_macro",   "--run",        "run"};
+    const Outcome outcome = run_towers(train + tiny, {.folder = folder.path()});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    const std::string line =
+        "step 2, the test pass is not judged: it has no macro AUC, which these examples' "
+        "labels leave undefined\n";
+    CHECK(contains(outcome.out, line));
+    CHECK(outcome.out.find("is not judged") == outcome.out.rfind("is not judged"));
+    CHECK_FALSE(fs::exists(folder / "run/best.safetensors"));
+}
+
 TEST_CASE("what needs test passes or test examples says so before the first step") {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
