@@ -4,6 +4,14 @@
 
 FUNCTION float number_between(uint word, float low, float high) { return low + unit(word) * (high - low); }
 
+// In whole units, because a device that fuses a product with a sum would round another angle, and a pixel
+// between two could go to the other one
+FUNCTION float angle_between(uint word, float low, float high) {
+    const float units = 32768.0f; // of a degree
+    const int first = int(low * units), last = int(high * units);
+    return float(first + int(mul_high(word, uint(last - first) + 1u))) * (1.0f / units);
+}
+
 // steps part / parts, rounded to the nearest, halves to even numbers
 FUNCTION uint rounded_part(uint steps, uint part, uint parts) {
     const uint quotient = (2u * steps * part + parts) / (2u * parts);
@@ -18,7 +26,7 @@ KERNEL(draw_operations, DrawOperationsParams, 256) {
         if (p.rotation != 0u) {
             const Words words = philox(example.record, example.epoch, 0x140u, 0u, p.seed_low, p.seed_high);
             p.operations.at[at] =
-                vec4(float(OPERATION_ROTATION), number_between(words.a, p.rotation_low, p.rotation_high),
+                vec4(float(OPERATION_ROTATION), angle_between(words.a, p.rotation_low, p.rotation_high),
                      float(p.bilinear), 0.0f);
             p.operations.at[at + 1u] = nothing;
             at += OPERATION_DRAWS;

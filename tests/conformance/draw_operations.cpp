@@ -126,6 +126,7 @@ KERNEL_TEST(draw_operations,
                     REQUIRE(is.kind == should.kind);
                     REQUIRE(is.magnitude == doctest::Approx(should.magnitude).epsilon(1e-6));
                     REQUIRE(is.more == should.more);
+                    if (is.kind == OPERATION_ROTATION) REQUIRE(is.magnitude == should.magnitude);
                     if (is.kind == OPERATION_JITTER) REQUIRE(is.factors == should.factors);
                 }
             }

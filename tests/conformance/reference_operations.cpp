@@ -198,6 +198,13 @@ double between(std::uint32_t word, Range range) {
     return double(range.low) + (double(range.high) - double(range.low)) * fraction(word);
 }
 
+/// In whole parts of a degree
+double angle_between(std::uint32_t word, Range range) {
+    constexpr int units = 32768;
+    const int first = int(range.low * units), last = int(range.high * units);
+    return double(first + below(word, last - first + 1)) / units;
+}
+
 struct Random {
     std::uint64_t seed;
     uint record, epoch;
@@ -300,7 +307,7 @@ std::vector<Operation> drawn_operations(const Augmentation& a, const ImageSize& 
     const Random random{seed, record, epoch};
     std::vector<Operation> all;
     if (a.rotation != Range{0, 0})
-        all.push_back({OPERATION_ROTATION, between(random.words(0x140)[0], a.rotation),
+        all.push_back({OPERATION_ROTATION, angle_between(random.words(0x140)[0], a.rotation),
                        a.rotation_bilinear ? 1.0 : 0.0});
     const bool trivial = a.trivial_augment;
     const uint count = trivial ? 1 : a.rand_augment.operations, bins = trivial ? 31 : a.rand_augment.bins;
