@@ -55,12 +55,12 @@ bool thread_can_be_had();
 /// saying why, if they get none.
 void require_threads(std::string_view device, unsigned count);
 
-/// What `exit` calls, if it is set, before it destroys objects that the threads of a team still use: OpenMP's
-/// library calls `exit` if it gets no thread. Set it before devices are opened.
+/// What `exit` calls, if it is set, before it destroys static objects that were there when the last team of
+/// threads started, which still use them: OpenMP's library calls `exit` if it gets no thread.
 inline void (*at_forced_exit)() = nullptr;
 
-/// Held while a thread starts. Who asks for threads by `require_threads`, and then has a library start them,
-/// holds it until they run, because a limit on threads counts those of the whole program.
+/// Held while a thread starts that does the towers' work. Who calls `require_threads` holds it, and longer if
+/// a library then starts the threads, because a limit counts those of the whole program.
 std::mutex& thread_starts();
 
 /// A thread that does this work, started while no library starts any

@@ -90,6 +90,7 @@ public:
         context_.threads = facts_.busy_groups;
         context_.guarded = options.guarded;
         info_ = describe_cpu(context_.threads);
+        const std::lock_guard lock(thread_starts());
         require_threads(info_.id, context_.threads - 1);
     }
 

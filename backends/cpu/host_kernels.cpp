@@ -46,10 +46,10 @@ std::optional<LaunchConfig> host_source_config(const Launch& launch, const Devic
 }
 
 /// All threads take part, also where there is work for a few: OpenMP's library ends those that a loop leaves
-/// out, and must then start them again.
+/// out, and must then start them again (as it does where oneDNN leaves some out).
 Work prepare_host_source(CpuContext& context, const Launch& launch, const LaunchConfig& config) {
-    return [kernel = host_kernel(launch.kernel), parts = config.groups.x, threads = context.threads,
-            parameters = launch.parameters] {
+    return [kernel = host_kernel(launch.kernel), parts = std::max(1u, config.groups.x),
+            threads = context.threads, parameters = launch.parameters] {
 #pragma omp parallel num_threads(int(threads)) if (parts > 1)
         for (auto part = uint(omp_get_thread_num()); part < parts; part += uint(omp_get_num_threads()))
             kernel(parameters, {part, parts});

@@ -28,7 +28,10 @@ public:
           details_(details_of(*instance_, index)), info_(describe(*instance_, index, details_)),
           facts_(facts_of(info_, details_, options)), measure_(options.measure) {
         require_headroom(info_.id, compiler_memory + driver_threads() * (thread_stack + thread_heap));
-        require_threads(info_.id, unsigned(driver_threads()));
+        {
+            const std::lock_guard lock(thread_starts()); // not when the driver starts them: it may hang
+            require_threads(info_.id, unsigned(driver_threads()));
+        }
         guard("opening the device", [&] {
             device_ =
                 create_device(physical_, facts_.fragments.operands != 0 ? details_.matrices : Matrices());

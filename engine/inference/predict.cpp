@@ -50,6 +50,7 @@ void predict(std::span<ForwardPass> passes, std::span<const float> variables, co
              unsigned readers, const SeeScores& see) {
     BatchQueue queue(data, passes[0].batch(), readers);
     std::vector<std::future<void>> parts;
+    parts.reserve(passes.size()); // the lock is not held while one ends
     for (ForwardPass& pass : passes) {
         const std::lock_guard lock(thread_starts());
         parts.push_back(std::async(std::launch::async, [&] {

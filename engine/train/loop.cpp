@@ -197,13 +197,13 @@ private:
         if (stop || !is_test_due()) return;
         const Clock::time_point before = Clock::now();
         const auto& [every, raw, scores, best_by, keeps_best, stop_early] = options_.tests;
-        const bool judges = keeps_best || stop_early != 0;
+        const bool judges =
+            keeps_best || stop_early != 0 || trainer_.recipe().schedule.kind == Schedule::Kind::plateau;
         auto report =
             watch_devices([&] { return trainer_.test(raw, &stop, scores || best_by->needs_scores); });
         if (report) {
             const TestedStep pass{step_, report->metrics};
             tests_.add(pass);
-            add_notice(report->notice, trainer_.judge(*report, *best_by));
             const std::optional<double> value = pass.value(*best_by);
             if (judges && !value && !std::exchange(told_unjudged_, true))
                 add_notice(report->notice,
@@ -211,6 +211,7 @@ private:
                                        std::isfinite(report->evaluation.cross_entropy())
                                            ? ", which these examples' labels leave undefined"
                                            : " because its loss is not finite"));
+            add_notice(report->notice, trainer_.judge(*report, *best_by));
             tell_observers([&](Observer& each) { return each.tested(*report); });
             if (keeps_best && value && !(kept_ && !best_by->is_better(*value, *kept_)))
                 watch_devices([&] { keep_best(*value); });
@@ -323,8 +324,8 @@ private:
     std::vector<Written> written_; ///< by observer
     Written checkpoint_{tell_}, best_{tell_};
     TestRecord tests_;
-    std::optional<double> kept_; ///< the metric of the parameters at RunDirectory::best_path(), or of
     bool told_unjudged_ = false; ///< that a test pass has no value of the metric
+    std::optional<double> kept_; ///< the metric of the parameters at RunDirectory::best_path(), or of
     std::optional<TensorFile> unsaved_best_; ///< those that could not be written there
     std::uint64_t step_, saved_;             ///< steps taken, and those of the last checkpoint
     Clock::time_point logged_ = Clock::now();

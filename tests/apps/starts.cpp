@@ -161,15 +161,23 @@ TEST_CASE("a limit on threads leaves room for those of a tower, or the program s
                               "--batch", "8",      "--steps", "1",        "--run", run};
         return Program(command + flags).end();
     };
-    // 16: the first tower gets its threads, and some that the library starts anew before others are gone.
+    // 16: the first tower gets its threads, the second does not.
     std::vector<std::pair<std::string, int>> trials{{"cpu", 1}, {"cpu", 6}, {"cpu,cpu", 8}, {"cpu,cpu", 16}};
     if (!root) trials = {{"cpu", 1}, {"cpu,cpu", 1}};
     if (!quick_device().empty()) trials.emplace_back(quick_device(), 1);
     for (const auto& trial : trials) {
         CAPTURE(trial.first);
         CAPTURE(trial.second);
-        check_failed(train(trial.first, trial.second), 1,
-                     "no more threads can be had (ulimit -u"); // not OpenMP's library
+        const Outcome outcome = train(trial.first, trial.second);
+        // Where the first tower works, OpenMP's library may come first: it ends threads of a team that have
+        // no part in some work of oneDNN, and starts them again, perhaps when the second tower has the last
+        // ones.
+        if (trial.first == "cpu,cpu" && contains(outcome.err, "libgomp: Thread creation failed")) {
+            CHECK(outcome.code == 1);
+            CHECK(contains(lines_of(outcome.err).back(), "towers: a library ended the program"));
+        } else {
+            check_failed(outcome, 1, "no more threads can be had (ulimit -u");
+        }
     }
     if (root)
         check_worked(train("cpu", 8 + 3)); // the tower's threads and the few of the program's other work

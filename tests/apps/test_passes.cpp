@@ -163,19 +163,27 @@ TEST_CASE("a run that cannot judge its test passes says so once, and keeps nothi
         fs::copy_file(pictures / "rgb.png", folder / name / "rgb.png");
         fs::copy_file(pictures / "grey.jpg", folder / name / "grey.jpg");
     }
-    const Arguments train{"train",       "--recipe",  "mnist-lenet", "--set",        "input.classes=2",
-                          "--data",      "train",     "--test-data", "test",         "--towers",
-                          "cpu",         "--steps",   "4",           "--eval-every", "2",
-                          "--keep-best", "--best-by", "auc_macro",   "--run",        "run"};
-    const Outcome outcome = run_towers(train + tiny, {.folder = folder.path()});
-    CAPTURE(outcome.err);
-    CHECK(outcome.code == 0);
-    const std::string line =
-        "step 2, the test pass is not judged: it has no macro AUC, which these examples' "
-        "labels leave undefined\n";
-    CHECK(contains(outcome.out, line));
-    CHECK(outcome.out.find("is not judged") == outcome.out.rfind("is not judged"));
-    CHECK_FALSE(fs::exists(folder / "run/best.safetensors"));
+    const Arguments train{"train",        "--recipe",  "mnist-lenet", "--set",   "input.classes=2",
+                          "--data",       "train",     "--test-data", "test",    "--towers",
+                          "cpu",          "--best-by", "auc_macro",   "--batch", "4",
+                          "--eval-every", "1"};
+    struct Trial {
+        Arguments flags;
+        std::string why;
+    };
+    for (const auto& [flags, why] :
+         {Trial{{"--steps", "2", "--keep-best"}, ", which these examples' labels leave undefined"},
+          Trial{{"--steps", "1", "--eval-raw", "--lr", "1e30", "--set", "schedule.kind=plateau"},
+                " because its loss is not finite"}}) {
+        const fs::path run = folder / flags[1];
+        const Outcome outcome =
+            run_towers(train + flags + Arguments{"--run", run.string()}, {.folder = folder.path()});
+        CAPTURE(outcome.err);
+        CHECK(outcome.code == 0);
+        CHECK(contains(outcome.out, "step 1, the test pass is not judged: it has no macro AUC" + why + "\n"));
+        CHECK(outcome.out.find("is not judged") == outcome.out.rfind("is not judged"));
+        CHECK_FALSE(fs::exists(run / "best.safetensors"));
+    }
 }
 
 TEST_CASE("what needs test passes or test examples says so before the first step") {
