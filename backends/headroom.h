@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -68,6 +69,13 @@ template<class Work>
 std::jthread start_thread(Work&& work) {
     const std::lock_guard lock(thread_starts());
     return std::jthread(std::forward<Work>(work));
+}
+
+/// The same for work that ends by itself, whose failure the future has
+template<class Work>
+std::future<void> start_task(Work&& work) {
+    const std::lock_guard lock(thread_starts());
+    return std::async(std::launch::async, std::forward<Work>(work));
 }
 
 } // namespace towers

@@ -10,6 +10,7 @@
 #include "engine/recipes/recipes.h"
 #include "engine/reduce/wire.h"
 #include "engine/run/read_metrics.h"
+#include "engine/train/loop.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,7 +69,7 @@ void check_best_by(const TrainSettings& s, const Recipe& recipe) {
             "--eval-every N too");
     for (const bool has_label_sets : {false, true}) // chosen where nothing else is
         if (s.best_by.empty() || s.best_by == usual_metric(has_label_sets).name) return;
-    if (!plateau && !s.keep_best && s.stop_early == 0)
+    if (!are_judged(s.keep_best, s.stop_early, recipe.schedule))
         throw UsageError(
             fmt::format("--best-by {}: nothing is judged by it; give --keep-best or --stop-early N "
                         "too, or a recipe whose schedule is 'plateau'",

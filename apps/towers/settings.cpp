@@ -8,6 +8,7 @@
 #include "engine/config/parse.h"
 #include "engine/files/output.h"
 #include "engine/recipes/recipe.h"
+#include "engine/train/loop.h"
 
 #include <algorithm>
 #include <charconv>
@@ -299,9 +300,8 @@ const Metric& best_by(const TrainSettings& settings) {
 
 void judge_by_labels(TrainSettings& settings, const Recipe& recipe, bool has_label_sets) {
     if (settings.best_by.empty()) {
-        const bool judged =
-            settings.keep_best || settings.stop_early > 0 || recipe.schedule.kind == Schedule::Kind::plateau;
-        if (judged && has_label_sets) settings.best_by = usual_metric(true).name;
+        if (has_label_sets && are_judged(settings.keep_best, settings.stop_early, recipe.schedule))
+            settings.best_by = usual_metric(true).name;
         return;
     }
     if (!best_by(settings).fits(has_label_sets))

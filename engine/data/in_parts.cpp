@@ -17,11 +17,9 @@ void in_parts(std::size_t count, std::size_t least,
                                            std::min<std::size_t>(most, cpu_threads(0)));
     const auto run = [&](std::size_t i) { part(count * i / threads, count * (i + 1) / threads); };
     std::vector<std::future<void>> others; // if a part fails, their destructors wait
-    others.reserve(threads);               // and the lock is not held then
     std::size_t started = 1;
     try {
-        const std::lock_guard lock(thread_starts());
-        for (; started < threads; ++started) others.push_back(std::async(std::launch::async, run, started));
+        for (; started < threads; ++started) others.push_back(start_task([&run, i = started] { run(i); }));
     } catch (const std::system_error&) { // such as under a limit on memory or on threads
     }
     run(0);

@@ -84,13 +84,10 @@ Predictions evaluate(std::span<Evaluator> evaluators, std::span<const float> var
                      const Dealing& dealing, unsigned classes) {
     Predictions predictions(evaluators[0].records(), classes);
     std::vector<std::future<void>> parts;
-    parts.reserve(evaluators.size()); // the lock is not held while one ends
-    for (std::size_t i = 0; i < evaluators.size(); ++i) {
-        const std::lock_guard lock(thread_starts());
-        parts.push_back(std::async(std::launch::async, [&, i] {
+    for (std::size_t i = 0; i < evaluators.size(); ++i)
+        parts.push_back(start_task([&, i] {
             evaluators[i].run(variables, {dealing.first + i, 1, dealing.all}, predictions.all());
         }));
-    }
     for (std::future<void>& each : parts) each.get();
     return predictions;
 }

@@ -50,10 +50,8 @@ void predict(std::span<ForwardPass> passes, std::span<const float> variables, co
              unsigned readers, const SeeScores& see) {
     BatchQueue queue(data, passes[0].batch(), readers);
     std::vector<std::future<void>> parts;
-    parts.reserve(passes.size()); // the lock is not held while one ends
-    for (ForwardPass& pass : passes) {
-        const std::lock_guard lock(thread_starts());
-        parts.push_back(std::async(std::launch::async, [&] {
+    for (ForwardPass& pass : passes)
+        parts.push_back(start_task([&] {
             try {
                 pass.load(variables);
                 pass.run(queue, see);
@@ -62,7 +60,6 @@ void predict(std::span<ForwardPass> passes, std::span<const float> variables, co
                 throw;
             }
         }));
-    }
     for (std::future<void>& each : parts) each.get();
 }
 

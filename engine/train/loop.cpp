@@ -197,8 +197,7 @@ private:
         if (stop || !is_test_due()) return;
         const Clock::time_point before = Clock::now();
         const auto& [every, raw, scores, best_by, keeps_best, stop_early] = options_.tests;
-        const bool judges =
-            keeps_best || stop_early != 0 || trainer_.recipe().schedule.kind == Schedule::Kind::plateau;
+        const bool judges = are_judged(keeps_best, stop_early, trainer_.recipe().schedule);
         auto report =
             watch_devices([&] { return trainer_.test(raw, &stop, scores || best_by->needs_scores); });
         if (report) {

@@ -12,6 +12,11 @@
 
 namespace towers {
 
+/// Whether anything depends on how good a test pass is.
+inline bool are_judged(bool keep_best, std::uint64_t stop_early, const Schedule& schedule) {
+    return keep_best || stop_early != 0 || schedule.kind == Schedule::Kind::plateau;
+}
+
 /// Test passes within the training.
 struct TestPasses {
     std::uint64_t every = 0; ///< steps between them; there is one at the end too; 0: none
