@@ -63,6 +63,22 @@ std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::ve
                            : "training.sampler=balanced', or of '--set loss.class_weights=balanced");
 }
 
+/// Names the classes without examples, of a split that has others; or nothing.
+std::string tell_missing(Split split, const std::vector<std::size_t>& counts,
+                         const std::vector<std::string>& names) {
+    constexpr std::size_t most = 10;
+    std::vector<std::string> missing;
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        if (counts[i] == 0) missing.push_back(as_printable(names[i]));
+    if (missing.empty() || missing.size() == counts.size()) return "";
+    const std::string others =
+        missing.size() > most ? fmt::format(" and {} more", missing.size() - most) : "";
+    missing.resize(std::min(most, missing.size()));
+    return fmt::format("  there is no example of {}{} {}\n", fmt::join(missing, ", "), others,
+                       split == Split::train ? "to learn from"
+                                             : "to test on; averages over classes leave it out");
+}
+
 /// Returns whether all records are sound.
 bool describe(const char* split, DataRequest request) {
     const bool skip = std::exchange(request.skip_broken, true); // to name them all
@@ -101,6 +117,7 @@ bool describe(const char* split, DataRequest request) {
         fmt::print("  labels an image: {} to {}, mean {:.3g}; {} without any\n", statistics.labels->least,
                    statistics.labels->most, double(statistics.labels->all) / double(sound),
                    count_of(statistics.labels->without, "image"));
+    fmt::print("{}", tell_missing(request.split, statistics.counts, names));
     if (request.split == Split::train)
         fmt::print("{}", tell_imbalance(statistics.counts, names, statistics.labels.has_value()));
     fmt::print("  mean = [{}], deviation = [{}]\n", joined(statistics.mean), joined(statistics.deviation));

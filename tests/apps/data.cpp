@@ -11,6 +11,7 @@
 #include <random>
 #include <sys/inotify.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace towers::test;
 namespace fs = std::filesystem;
@@ -265,6 +266,27 @@ TEST_CASE("data describe says when classes are so unequal that training may negl
     CHECK(contains(unequal, line));
     CHECK(unequal.find(line) == unequal.rfind(line)); // of the training split only
     CHECK(!contains(described(11, 4), "think of"));
+    CHECK(!contains(unequal, "there is no example"));
+}
+
+TEST_CASE("data describe names the classes without examples") {
+    const TemporaryFolder folder;
+    const auto write = [&](const char* name, const std::vector<std::int64_t>& labels) {
+        std::string records;
+        for (const std::int64_t label : labels)
+            records += towers::framed(towers::write_tf_example(
+                {{"image_raw", std::string(32 * 32, char(records.size()))}}, {{"label", label}}));
+        write_text(folder / name, records);
+    };
+    write("train.tfrecord", {0, 2, 14, 0});
+    write("test.tfrecord", {14, 0, 0});
+    const Outcome outcome = run_towers({"data", "describe", folder.path().string()});
+    check_worked(outcome);
+    const std::size_t test = outcome.out.find("\ntest: ");
+    CHECK(contains(outcome.out.substr(0, test),
+                   "  there is no example of 1, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more to learn from\n"));
+    CHECK(contains(outcome.out.substr(test), "  there is no example of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 3 "
+                                             "more to test on; averages over classes leave it out\n"));
 }
 
 TEST_CASE("records that would be noise are told of once") {
