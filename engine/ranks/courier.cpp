@@ -125,6 +125,11 @@ void Courier::on(Topic topic, std::function<void(unsigned, Bytes)> take) {
     for (auto& [from, bytes] : earlier) take(from, std::move(bytes));
 }
 
+void Courier::check() const {
+    const std::lock_guard lock(mutex_);
+    if (gone_) throw PeerGone(*gone_);
+}
+
 std::vector<Bytes> Courier::gather_all(Topic topic, const Bytes& own) {
     send_all(topic, own);
     std::vector<Bytes> all(size_);

@@ -112,6 +112,9 @@ public:
     /// Has the communication thread call `take` for each message about this, instead of receive().
     void on(Topic topic, std::function<void(unsigned from, Bytes message)> take);
 
+    /// Throws PeerGone if a peer is gone, also where receive() still has messages that came before.
+    void check() const;
+
     /// Everybody's message, by rank; all ranks call it.
     std::vector<Bytes> gather_all(Topic topic, const Bytes& own);
 

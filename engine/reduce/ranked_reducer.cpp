@@ -440,19 +440,17 @@ StepVerdict RankedReducer::end(const StepVote& vote) {
         if (host_sum_) host_sum_->end();
     });
     attempt([&] { sum = updater_.end_work(); });
-    Bytes own;
-    if (drained) {
-        Writer message;
-        message.put(VoteHead{.counts = vote.counts && !failure,
-                             .requests = vote.requests,
-                             .towers = vote.cross_entropies.size(),
-                             .report_bytes = vote.report.size(),
-                             .sum = sum});
-        message.put(vote.cross_entropies);
-        message.put(vote.report);
-        own = message.take();
-    }
-    const std::vector<Bytes> votes = courier_.gather_all(Topic::vote, own); // throws if a peer is gone
+    // Else a peer is gone, and the others must wait for a vote until they learn it, even if theirs are here.
+    if (!drained) courier_.check();
+    Writer message;
+    message.put(VoteHead{.counts = vote.counts && !failure,
+                         .requests = vote.requests,
+                         .towers = vote.cross_entropies.size(),
+                         .report_bytes = vote.report.size(),
+                         .sum = sum});
+    message.put(vote.cross_entropies);
+    message.put(vote.report);
+    const std::vector<Bytes> votes = courier_.gather_all(Topic::vote, message.take());
     if (failure) std::rethrow_exception(failure);
     StepVerdict verdict{{}, true, 0, {}};
     std::vector<float> cross_entropies;

@@ -1,8 +1,13 @@
 // What several processes need of a reducer: owners of slices, answers that come late, votes.
 #include "tests/support/two_ranks.h"
+#include "engine/ranks/courier.h"
 #include "engine/recipes/recipe_plan.h"
+#include "engine/reduce/ranked_reducer.h"
 #include "tests/support/networks.h"
+#include "tests/support/thread_transport.h"
 
+#include <chrono>
+#include <cstddef>
 #include <doctest/doctest.h>
 #include <memory>
 #include <utility>
@@ -69,6 +74,28 @@ TEST_CASE("a step for which one has not voted leaves the state, and requests rea
     const std::vector<float> after = step({.counts = true, .requests = 0});
     CHECK(after != before);
     CHECK(step({.counts = false}) == after);
+}
+
+TEST_CASE("a step does not end without a peer, even if the peer's vote is here") {
+    const auto wires = test::make_wires(2);
+    const CourierOptions options{.silence = std::chrono::milliseconds(300)};
+    Courier courier(test::connect(wires, 0), options), peer(test::connect(wires, 1), options);
+    const Recipe recipe = test::small_recipe();
+    const StateLayout layout = layout_of(recipe);
+    const std::vector<ArenaRange> buckets = make_buckets(layout, {.least = 4096, .most = 16384});
+    const std::unique_ptr<Device> memory = open_host_device({.threads = 1});
+    const Buffer gradients = memory->allocate(layout.variable_bytes, Memory::staging),
+                 parameters = memory->allocate(layout.trained_bytes, Memory::staging);
+    RankedReducer reducer(courier, {}, {.threads = 1}, Milestones::Spin::zero(),
+                          test::update_of(recipe, layout),
+                          {{gradients.host<float>(), parameters.host<float>()}}, buckets);
+    reducer.begin({.learning_rate = 0.125f}, std::vector<std::size_t>{0});
+    reducer.give(buckets.size());
+    peer.send(0, Topic::vote, Bytes(64));
+    peer.send(0, Topic::setup, {});
+    courier.receive(1, Topic::setup); // so the vote has come, too
+    test::cut(*wires, 1);
+    CHECK_THROWS_AS(reducer.end({.counts = false}), PeerGone);
 }
 
 } // namespace towers
