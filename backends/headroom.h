@@ -71,7 +71,7 @@ std::jthread start_thread(Work&& work) {
     return std::jthread(std::forward<Work>(work));
 }
 
-/// The same for work that ends by itself, whose failure the future has
+/// The same for work that ends by itself. Its failure is the future's.
 template<class Work>
 std::future<void> start_task(Work&& work) {
     const std::lock_guard lock(thread_starts());

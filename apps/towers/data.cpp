@@ -66,15 +66,12 @@ std::string tell_imbalance(const std::vector<std::size_t>& counts, const std::ve
 /// Names the classes without examples, of a split that has others; or nothing.
 std::string tell_missing(Split split, const std::vector<std::size_t>& counts,
                          const std::vector<std::string>& names) {
-    constexpr std::size_t most = 10;
-    std::vector<std::string> missing;
+    std::vector<std::size_t> missing;
     for (std::size_t i = 0; i < counts.size(); ++i)
-        if (counts[i] == 0) missing.push_back(as_printable(names[i]));
+        if (counts[i] == 0) missing.push_back(i);
     if (missing.empty() || missing.size() == counts.size()) return "";
-    const std::string others =
-        missing.size() > most ? fmt::format(" and {} more", missing.size() - most) : "";
-    missing.resize(std::min(most, missing.size()));
-    return fmt::format("  there is no example of {}{} {}\n", fmt::join(missing, ", "), others,
+    return fmt::format("  there is no example of {} {}\n",
+                       listed_first(10, missing, [&](std::size_t i) { return as_printable(names[i]); }),
                        split == Split::train ? "to learn from"
                                              : "to test on; averages over classes leave it out");
 }

@@ -478,20 +478,17 @@ void check_are_there(const PictureListing& listing, const std::vector<Table::Row
         if (!fs::exists(listing.folder / listing.files[i], unknown)) missing.push_back(i);
     const bool all = missing.size() == listing.files.size();
     if (missing.empty() || (request.skip_broken && !all)) return;
-    constexpr std::size_t most = 10;
-    const auto shown = std::span(missing).first(std::min(most, missing.size()));
-    const std::string example = listed(shown, [&](std::uint32_t file) {
+    const std::string example = listed_first(10, missing, [&](std::uint32_t file) {
         const auto of_file = [&](const Table::Row& row) {
             return table.files[row.file] == listing.files[file];
         };
         return fmt::format("{} (row {})", listing.files[file], std::ranges::find_if(rows, of_file)->row);
     });
-    refuse(request, "{} in {}: {}{}; {}{}",
+    refuse(request, "{} in {}: {}; {}{}",
            all ? fmt::format("names {}, none of which is", count_of(missing.size(), "file"))
                : fmt::format("names {} of {} files that {} not", missing.size(), listing.files.size(),
                              missing.size() == 1 ? "is" : "are"),
            as_folder(listing.folder).string(), example,
-           missing.size() > most ? fmt::format(" and {} more", missing.size() - most) : "",
            remedy_for_missing(listing.files[missing[0]], listing.folder, request),
            all ? "" : ", or leave them out with --skip-broken");
 }

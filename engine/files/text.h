@@ -1,8 +1,11 @@
 // Text from outside the program.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <fmt/format.h>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +34,13 @@ std::string listed(const Range& range, const Text& text) {
     for (const auto& each : range)
         list += fmt::format("{}{}", list.empty() ? "" : ", ", std::invoke(text, each));
     return list;
+}
+
+/// `a, b, c and 2 more`: the same of the first elements, and how many others there are.
+template<class Element, class Text>
+std::string listed_first(std::size_t most, const std::vector<Element>& elements, const Text& text) {
+    const std::string list = listed(std::span(elements).first(std::min(most, elements.size())), text);
+    return elements.size() > most ? fmt::format("{} and {} more", list, elements.size() - most) : list;
 }
 
 } // namespace towers

@@ -34,6 +34,17 @@ std::vector<std::vector<float>> states_of(const Recipe& recipe, MakeReducer make
     return states;
 }
 
+/// What a reducer of one tower works on.
+struct Staged {
+    const Recipe recipe = test::small_recipe();
+    const StateLayout layout = layout_of(recipe);
+    const std::vector<ArenaRange> buckets = make_buckets(layout, {.least = 4096, .most = 16384});
+    const std::unique_ptr<Device> memory = open_host_device({.threads = 1});
+    const Buffer gradients = memory->allocate(layout.variable_bytes, Memory::staging),
+                 parameters = memory->allocate(layout.trained_bytes, Memory::staging);
+    std::vector<StagedByTower> tower() const { return {{gradients.host<float>(), parameters.host<float>()}}; }
+};
+
 } // namespace
 
 TEST_CASE("two ranks, of which each owns a part of the state, give the bits of one process") {
@@ -47,22 +58,17 @@ TEST_CASE("two ranks, of which each owns a part of the state, give the bits of o
 }
 
 TEST_CASE("a step for which one has not voted leaves the state, and requests reach the caller") {
-    const Recipe recipe = test::small_recipe();
-    const StateLayout layout = layout_of(recipe);
-    const std::vector<ArenaRange> buckets = make_buckets(layout, {.least = 4096, .most = 16384});
-    const std::unique_ptr<Device> memory = open_host_device({.threads = 1});
-    const Buffer gradients = memory->allocate(layout.variable_bytes, Memory::staging),
-                 parameters = memory->allocate(layout.trained_bytes, Memory::staging);
-    for (float& gradient : gradients.host<float>()) gradient = 0.5f;
-    const auto reducer =
-        test::two_ranks()({.threads = 1}, Milestones::Spin::zero(), test::update_of(recipe, layout),
-                          {{gradients.host<float>(), parameters.host<float>()}}, buckets);
-    const std::vector<float> before = initial_state(layout, 3);
+    const Staged its;
+    for (float& gradient : its.gradients.host<float>()) gradient = 0.5f;
+    const auto reducer = test::two_ranks()({.threads = 1}, Milestones::Spin::zero(),
+                                           test::update_of(its.recipe, its.layout), its.tower(), its.buckets);
+    const std::vector<float> before = initial_state(its.layout, 3);
     reducer->load(before);
     const auto step = [&](const StepVote& vote) {
         reducer->begin({.learning_rate = 0.125f}, std::vector<std::size_t>{0});
-        reducer->give(buckets.size());
-        if (vote.counts) CHECK(reducer->complete().wait_for(buckets.size()) == Milestones::Outcome::passed);
+        reducer->give(its.buckets.size());
+        if (vote.counts)
+            CHECK(reducer->complete().wait_for(its.buckets.size()) == Milestones::Outcome::passed);
         const StepVerdict verdict = reducer->end(vote);
         CHECK(verdict.counts == vote.counts);
         CHECK(verdict.requests == vote.requests);
@@ -80,17 +86,11 @@ TEST_CASE("a step does not end without a peer, even if the peer's vote is here")
     const auto wires = test::make_wires(2);
     const CourierOptions options{.silence = std::chrono::milliseconds(300)};
     Courier courier(test::connect(wires, 0), options), peer(test::connect(wires, 1), options);
-    const Recipe recipe = test::small_recipe();
-    const StateLayout layout = layout_of(recipe);
-    const std::vector<ArenaRange> buckets = make_buckets(layout, {.least = 4096, .most = 16384});
-    const std::unique_ptr<Device> memory = open_host_device({.threads = 1});
-    const Buffer gradients = memory->allocate(layout.variable_bytes, Memory::staging),
-                 parameters = memory->allocate(layout.trained_bytes, Memory::staging);
+    const Staged its;
     RankedReducer reducer(courier, {}, {.threads = 1}, Milestones::Spin::zero(),
-                          test::update_of(recipe, layout),
-                          {{gradients.host<float>(), parameters.host<float>()}}, buckets);
+                          test::update_of(its.recipe, its.layout), its.tower(), its.buckets);
     reducer.begin({.learning_rate = 0.125f}, std::vector<std::size_t>{0});
-    reducer.give(buckets.size());
+    reducer.give(its.buckets.size());
     peer.send(0, Topic::vote, Bytes(64));
     peer.send(0, Topic::setup, {});
     courier.receive(1, Topic::setup); // so the vote has come, too
