@@ -38,7 +38,7 @@ double correlation_of(const std::vector<float>& measured, const Values& expected
 
 TEST_CASE("neither rounded factors nor long sums of their products are smaller on average") {
     with_each_rounding([](Choosing& on, Precision precision) {
-        const ConvShape s = same_conv(1, 12, 12, 128, 5, 5, 1, 64);
+        const ConvShape s = same_conv(1, 8, 8, 128, 5, 5, 1, 64);
         const Tensors t(s), r = rounded(t, precision);
         const auto y_of = [&](const Tensors& of) {
             return reference::relu(reference::conv2d(s, widen(of.x), widen(of.w), widen(of.b)));

@@ -2,9 +2,11 @@
 """Shows that the tests on emulated cards catch mistakes in backends/cuda and in kernels: makes each of the mistakes
 below in a copy of the file, compiles what the mutant's tests use of it, and runs them. They must fail, and pass without
 the mistake.
-Usage: mutants.py BUILD [NAME...]
-BUILD: a build folder of Ninja's with conformance_on_emulated_cuda. NAME: only these mutants.
+Usage: mutants.py BUILD [--check | NAME...]
+BUILD: a build folder of Ninja's with conformance_on_emulated_cuda. NAME: only these mutants. --check: only that the
+files have the text of each mistake, and the program the tests that should notice.
 Prints a line a mutant; the exit code is 1 if one survives all seeds."""
+import fnmatch
 import functools
 import os
 import pathlib
@@ -56,8 +58,8 @@ work = "--test-case=a strided convolution's gradient multiplies*"
 rows_of_windows = "--test-case=a convolution whose windows' rows*"
 pools = "--test-case=max_pool_*"
 by_fragments = "--test-case=a product by fragments rounds*"
-long_fragments = "--test-case=long sums by fragments*"
-strange_fragments = "--test-case=NaN and infinity pass through products by fragments*"
+long_fragments = "--test-case=neither rounded factors nor long sums*"
+strange_fragments = "--test-case=NaN and infinity pass through products with rounded factors*"
 of_workgroups = "--test-case=distort_images*,step_results*,gradient_norm*"
 
 # name: (where, text, what takes its place, the tests). Between the words of a text may be any space and backslashes.
@@ -139,16 +141,14 @@ mutants = {
     "another-lane's-word": (words_of_fragments, "(is_a ? i / 2u : i % 2u) * 4u", "(is_a ? i % 2u : i / 2u) * 4u", by_fragments),
     "fragment-row-too-far": (gemm_fragments, "if (m < rows && n < (N))", "if (n < (N))", by_fragments),
     "fragment-column-too-far": (fragments_of_data, "if (m < rows && n < (N))", "if (m < rows)", by_fragments),
-    "one-long-chain": (gemm_fragments, """FragmentSum of_slice = NO_SUM; UNROLL for (uint k = 0u; k < DEEP; ++k) {
-                       ADD_PRODUCT(of_slice, a[k], b[j][k]); }
+    "one-long-chain": (gemm_fragments, """FragmentSum of_slice = NO_SUM; UNROLL for (uint k = 0u; k < DEEP; ++k){ADD_PRODUCT(of_slice, k, j)}
                        sum[i * ACROSS + j] = plus(sum[i * ACROSS + j], of_slice);""",
-                       "UNROLL for (uint k = 0u; k < DEEP; ++k) { ADD_PRODUCT(sum[i * ACROSS + j], a[k], b[j][k]); }",
-                       long_fragments),
+                       "UNROLL for (uint k = 0u; k < DEEP; ++k){ADD_PRODUCT(sum[i * ACROSS + j], k, j)}", long_fragments),
     "tf32-truncated": (words_of_fragments, "(bits + 0xfffu + (bits >> 13u & 1u)) & ~0x1fffu", "bits & ~0x1fffu",
                        by_fragments),
     "tf32-loses-NaN": (words_of_fragments, "if ((bits & 0x7fffffffu) > 0x7f800000u) return bits | 0x00400000u;", "",
                        strange_fragments),
-    "rest-left-out": (gemm_in_parts, "to = multiply_add(a[0], b[1], to);", "", by_fragments),
+    "rest-left-out": (gemm_in_parts, "to = multiply_add(a[OPERAND(0u, k, 0u)], b[OPERAND(j, k, 1u)], to);", "", by_fragments),
     "infinity-times-no-rest": (fragments_in_parts, "fabsf(kept[h * 2u + c]) < 3.39e38f ? kept[h * 2u + c] : 0.0f",
                                "kept[h * 2u + c]", strange_fragments),
     "sums-overwritten": (workgroup, "barrier(); /* nobody", "/* nobody", of_workgroups),
@@ -175,13 +175,29 @@ mutants = {
 }
 
 
-def build_mutant(name, build, folder):
-    (path, compiled), text, instead, _ = mutants[name]
+def mutated_text(name):
+    (path, _), text, instead, _ = mutants[name]
     pattern = r"[\s\\]*".join(map(re.escape, text.split()))
     mutated, count = re.subn(pattern, lambda _: instead, (sources / path).read_text())
     if count != 1:
         sys.exit(f"{name}: {path} has {count} times: {text}")
-    return rebuild(build, folder, [compiled], changed=(path, mutated))
+    return mutated
+
+
+def build_mutant(name, build, folder):
+    path, compiled = mutants[name][0]
+    return rebuild(build, folder, [compiled], changed=(path, mutated_text(name)))
+
+
+def check(build):
+    cases = run([build / target, "--list-test-cases"]).stdout.splitlines()
+    for name, (*_, tests) in mutants.items():
+        mutated_text(name)
+        option, patterns = tests.split("=", 1)
+        for pattern in patterns.split(",") if option == "--test-case" else []:
+            if not fnmatch.filter(cases, pattern):
+                sys.exit(f"{name}: there is no test {pattern}")
+    print(f"{len(mutants)} mistakes have their place and their tests")
 
 
 @functools.cache
@@ -202,6 +218,8 @@ def failure(program, tests, seed):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
+    if sys.argv[2:] == ["--check"]:
+        return check(build)
     chosen = sys.argv[2:] or list(mutants)
     survivors = []
     for name in chosen:
