@@ -9,6 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,13 +51,16 @@ private:
     Bytes bytes_;
 };
 
-/// Reads them again. Peers are the same program. `bytes` must stay.
+/// Reads them again. Peers are the same program, so no more than the message's end is checked. `bytes` must
+/// stay.
 class Reader {
 public:
     explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
     template<class T>
     std::span<const T> get(std::size_t count) {
+        if (count > (bytes_.size() - at_) / sizeof(T))
+            throw std::runtime_error("a message between ranks ends too early");
         const std::span<const std::byte> its = bytes_.subspan(at_, count * sizeof(T));
         at_ = std::min(bytes_.size(), at_ + (its.size() + 7) / 8 * 8);
         return {reinterpret_cast<const T*>(its.data()), count};
