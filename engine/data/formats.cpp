@@ -195,6 +195,18 @@ std::string without_options(const std::string& source) {
     return request.source;
 }
 
+std::string with_option(const std::string& source, const std::map<std::string, std::string>& options,
+                        std::string_view name, std::string_view value) {
+    std::string text = source + '?';
+    for (const auto& [other, its] : options)
+        if (other != name) text += fmt::format("{}={}&", other, its);
+    return text + fmt::format("{}={}", name, value);
+}
+
+std::string with_option(const DataRequest& request, std::string_view name, std::string_view value) {
+    return with_option(request.source, request.options, name, value);
+}
+
 std::string absolute_source(const std::string& source) {
     namespace fs = std::filesystem;
     const std::string path = without_options(source);

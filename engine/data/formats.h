@@ -79,6 +79,11 @@ bool is_path(const std::string& source);
 /// A source's path as it is from any folder; words stay as they are.
 std::string absolute_source(const std::string& source);
 
+/// What --data says if it gives this option, too: `train.csv?root=images&label=breed`.
+std::string with_option(const std::string& source, const std::map<std::string, std::string>& options,
+                        std::string_view name, std::string_view value);
+std::string with_option(const DataRequest& request, std::string_view name, std::string_view value);
+
 /// A source without the options after it.
 std::string without_options(const std::string& source);
 

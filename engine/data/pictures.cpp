@@ -128,9 +128,9 @@ PictureListing list_files(const DataRequest& request, const fs::path& folder,
 std::unique_ptr<DataSource> open_pictures(const DataRequest& request) {
     if (const auto option = request.options.find(splits_option);
         option != request.options.end() && option->second != "none")
-        throw InputError(as_printable(
-            fmt::format("{}?{}={}: give '{}?{}=none', so that all folders are classes", request.source,
-                        splits_option, option->second, request.source, splits_option)));
+        throw InputError(as_printable(fmt::format("{}?{}={}: give '{}', so that all folders are classes",
+                                                  request.source, splits_option, option->second,
+                                                  with_option(request, splits_option, "none"))));
     const PictureFolders found = folders_of(request);
     if (!found.unclear.empty()) throw InputError(as_printable(found.unclear));
     const fs::path folder = folder_of(request);

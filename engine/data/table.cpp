@@ -233,8 +233,9 @@ private:
             else if (word != "0" && word != "false" && !is_number(field, 0))
                 refuse(request_,
                        "row {}: {} is '{}'; write 0 or 1, or name only the columns that say so of a class "
-                       "with '{}?{}=COLUMN,COLUMN'",
-                       row, columns.flag_names[i], field, request_.source, label_option);
+                       "with '{}'",
+                       row, columns.flag_names[i], field,
+                       with_option(request_, label_option, "COLUMN,COLUMN"));
         }
     }
 
@@ -277,10 +278,9 @@ Table read_table(const DataRequest& request) {
                               labels.read(fields, rows.row()),
                               columns.split ? table.splits.number_of(fields[*columns.split]) : 0});
         if (table.labels.size() > most_classes)
-            refuse(
-                request,
-                "row {}: {} has more than {} labels; are they classes? choose a column with '{}?{}=COLUMN'",
-                rows.row(), columns.label_name, most_classes, request.source, label_option);
+            refuse(request, "row {}: {} has more than {} labels; are they classes? choose a column with '{}'",
+                   rows.row(), columns.label_name, most_classes,
+                   with_option(request, label_option, "COLUMN"));
     }
     if (labels.are_in_rows()) labels.join_rows();
     return table;
@@ -292,8 +292,8 @@ std::optional<std::vector<Use>> uses_of(const Table& table, const DataRequest& r
     const auto& words = table.splits;
     if (!table.columns.split) {
         if (chosen != nullptr)
-            refuse(request, "has no column that says what is for testing; name it with '{}?{}=COLUMN&{}={}'",
-                   request.source, split_option, test_option, *chosen);
+            refuse(request, "has no column that says what is for testing; name it with '{}'",
+                   with_option(request, split_option, "COLUMN"));
         return std::nullopt;
     }
     std::vector<std::optional<Split>> called;
@@ -315,8 +315,9 @@ std::optional<std::vector<Use>> uses_of(const Table& table, const DataRequest& r
             const auto row = std::ranges::find(table.rows, std::uint32_t(i), &Table::Row::split)->row;
             refuse(request,
                    "row {}: its split is '{}'; write train, val or test, or say which word is for testing "
-                   "with '{}?{}=WORD', or pass over the column with '{}?{}=none'",
-                   row, words[i], request.source, test_option, request.source, split_option);
+                   "with '{}', or pass over the column with '{}'",
+                   row, words[i], with_option(request, test_option, "WORD"),
+                   with_option(request, split_option, "none"));
         }
         uses.push_back(is_chosen ? Use::testing : called[i] == Split::test ? Use::neither : Use::training);
     }
@@ -369,10 +370,10 @@ void check_single(const std::set<std::string, std::less<>>& names, const Table& 
     const auto row = std::ranges::find_if(
         table.rows, [&](const Table::Row& each) { return table.labels[each.label] == several->first; });
     refuse(request,
-           "row {}: '{}' is several labels, each of which stands alone in other rows; say with '{}?{}={}' "
-           "that a picture may have several, or with '{}?{}={}' that it is the name of a class",
-           row->row, several->first, request.source, separator_option, text_of(several->second),
-           request.source, label_option, table.columns.label_name);
+           "row {}: '{}' is several labels, each of which stands alone in other rows; say with '{}' that "
+           "a picture may have several, or with '{}' that it is the name of a class",
+           row->row, several->first, with_option(request, separator_option, text_of(several->second)),
+           with_option(request, label_option, table.columns.label_name));
 }
 
 /// Refuses rows without a label, where each has one, and files that have others in another row.
@@ -386,10 +387,10 @@ void check_labels(const std::vector<Table::Row>& rows, const Table& table, const
         for (const Table::Row& each : rows) names.insert(table.labels[each.label]);
         const auto several = find_several(names);
         const std::string remedy =
-            several
-                ? fmt::format("say with '{}?{}={}' that a picture may have several labels, as '{}', or none",
-                              request.source, separator_option, text_of(several->second), several->first)
-                : "add it, or remove the row";
+            several ? fmt::format("say with '{}' that a picture may have several labels, as '{}', or none",
+                                  with_option(request, separator_option, text_of(several->second)),
+                                  several->first)
+                    : "add it, or remove the row";
         refuse(request, "row {} has no label in {}{}; {}", row.row, table.columns.label_name,
                count > 1 ? fmt::format(", nor have {} others", count - 1) : "", remedy);
     }
@@ -403,9 +404,9 @@ void check_labels(const std::vector<Table::Row>& rows, const Table& table, const
                 request, "row {}: {} is {}, but {} in row {}; {}", row.row, table.files[row.file],
                 names_of(table.labels_of(row), table), names_of(table.labels_of(*before), table), before->row,
                 table.sets ? "remove one of the rows"
-                           : fmt::format("remove one of the rows, or say with '{}?{}={}' that a picture may "
-                                         "have several labels, each in a row",
-                                         request.source, separator_option, by_rows));
+                           : fmt::format("remove one of the rows, or say with '{}' that a picture may have "
+                                         "several labels, each in a row",
+                                         with_option(request, separator_option, by_rows)));
     }
 }
 
@@ -464,9 +465,10 @@ std::string remedy_for_missing(const std::string& first, const fs::path& root, c
     const std::string* const given = option(request, root_option);
     for (const std::string& each : folders)
         if (fs::is_regular_file(root / each / file_called(root / each, first), error))
-            return fmt::format("they are in {}: give '{}?{}={}'", (root / each).string(), request.source,
-                               root_option, given == nullptr ? each : (fs::path(*given) / each).string());
-    return fmt::format("name their folder with '{}?{}=FOLDER'", request.source, root_option);
+            return fmt::format("they are in {}: give '{}'", (root / each).string(),
+                               with_option(request, root_option,
+                                           given == nullptr ? each : (fs::path(*given) / each).string()));
+    return fmt::format("name their folder with '{}'", with_option(request, root_option, "FOLDER"));
 }
 
 /// Refuses files that are not there, unless some are, and the others are to be left out as broken.
@@ -499,9 +501,11 @@ void tell_of_splits(const Table& table, const std::optional<std::vector<Use>>& u
     const std::string source = as_printable(request.source);
     if (!uses) {
         if (table.columns.split)
-            spdlog::warn("{}: its column of splits, with words such as {}, does not count; '{}?{}=WORD' says "
-                         "which word is for testing",
-                         source, as_printable(table.splits[0]), source, test_option);
+            spdlog::warn(
+                "{}: its column of splits, with words such as {}, does not count; '{}' says which word "
+                "is for testing",
+                source, as_printable(table.splits[0]),
+                as_printable(with_option(request, test_option, "WORD")));
         return;
     }
     std::vector<std::uint32_t> training(table.files.size(), none);
@@ -516,10 +520,10 @@ void tell_of_splits(const Table& table, const std::optional<std::vector<Use>>& u
         if ((*uses)[row.split] == Use::testing && training[row.file] != none && both++ == 0)
             first_both = &row;
     if (left_out > 0)
-        spdlog::warn(
-            "{}: {} left out, such as row {}, since it is '{}'; '{}?{}=WORD' says which word is for testing",
-            source, count_of(left_out, "row"), example->row, as_printable(table.splits[example->split]),
-            source, test_option);
+        spdlog::warn("{}: {} left out, such as row {}, since it is '{}'; '{}' says which word is for testing",
+                     source, count_of(left_out, "row"), example->row,
+                     as_printable(table.splits[example->split]),
+                     as_printable(with_option(request, test_option, "WORD")));
     if (both > 0)
         spdlog::warn("{}: {} for testing {} pictures that are for training too, such as row {} that of row "
                      "{}; the accuracy will be too good",
@@ -589,8 +593,8 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
     if (request.held_out.any() && uses)
         refuse(request,
                "has a column that says what is for testing; leave out --hold-out or --fold, or pass over it "
-               "with '{}?{}=none'",
-               request.source, split_option);
+               "with '{}'",
+               with_option(request, split_option, "none"));
     const std::vector<Table::Row> rows = rows_for(training ? Use::training : Use::testing, table, uses);
     check_labels(rows, table, request);
     // Those who open both splits of one table hear it once.
@@ -614,19 +618,18 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
         refuse(request, "has no {} pictures{}; add some", training ? "training" : "test",
                with_held_out(request));
     if (table.sets && classes.empty())
-        refuse(request, "has no labels in {}; choose another column with '{}?{}=COLUMN'",
-               table.columns.label_name, request.source, label_option);
+        refuse(request, "has no labels in {}; choose another column with '{}'", table.columns.label_name,
+               with_option(request, label_option, "COLUMN"));
     if (!table.sets && classes.size() < 2 && request.trained.empty())
-        refuse(
-            request,
-            "has one class only, '{}' in {}; give two or more, or choose another column with '{}?{}=COLUMN'",
-            classes.at(0), table.columns.label_name, request.source, label_option);
+        refuse(request,
+               "has one class only, '{}' in {}; give two or more, or choose another column with '{}'",
+               classes.at(0), table.columns.label_name, with_option(request, label_option, "COLUMN"));
     if (training) tell_of_separator(rows, table, request);
     if (training && !table.sets && rows.size() >= 20 && classes.size() == rows.size())
         spdlog::warn("{}: each row has a class of its own; if {} says something else, choose another column "
-                     "with '{}?{}=COLUMN'",
+                     "with '{}'",
                      as_printable(request.source), as_printable(table.columns.label_name),
-                     as_printable(request.source), label_option);
+                     as_printable(with_option(request, label_option, "COLUMN")));
     try {
         return open_listed(std::move(listing), classes, request);
     } catch (const InputError&) { // whose first file may be one of many that are not there

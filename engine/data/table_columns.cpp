@@ -1,6 +1,7 @@
 #include "engine/data/table_columns.h"
 
 #include "backends/error.h"
+#include "engine/data/formats.h"
 #include "engine/data/picture_folder.h"
 #include "engine/data/picture_splits.h"
 #include "engine/data/source.h"
@@ -136,9 +137,9 @@ private:
             if (column < first_.size()) {
                 if (find({first_.begin() + std::ptrdiff_t(column) + 1, first_.end()}, says) + column + 1 <
                     first_.size())
-                    refuse(fmt::format(
-                        "has two columns called {}; name one of them by its number, as in '{}?{}={}'", says,
-                        source_, name, column + 1));
+                    refuse(
+                        fmt::format("has two columns called {}; name one of them by its number, as in '{}'",
+                                    says, with_option(source_, options_, name, std::to_string(column + 1))));
                 return column;
             }
         }
@@ -178,8 +179,8 @@ private:
             if (std::ranges::find(columns, column) != columns.end() || column == columns_.file ||
                 column == columns_.split)
                 refuse(fmt::format("has {} for the labels twice, or for the files or splits too; name each "
-                                   "column once in '{}?{}={}'",
-                                   name_of(column), source_, label_option, says));
+                                   "column once in '{}'",
+                                   name_of(column), with_option(source_, options_, label_option, says)));
             columns.push_back(column);
         }
         return columns;
@@ -212,12 +213,14 @@ private:
                     return i;
         refuse(columns_.header
                    ? fmt::format("has the columns {}, and none is called file, filename, path, image, "
-                                 "image_id or id; name it with '{}?{}=COLUMN', or say with '{}?{}=no' that "
-                                 "the first row names no columns",
-                                 listed_columns(), source_, file_option, source_, header_option)
+                                 "image_id or id; name it with '{}', or say with '{}' that the first row "
+                                 "names no columns",
+                                 listed_columns(), with_option(source_, options_, file_option, "COLUMN"),
+                                 with_option(source_, options_, header_option, "no"))
                    : fmt::format("has no field in its first row that names a picture in {}; name its column "
-                                 "by its number with '{}?{}=1', and the folder with '{}?root=FOLDER'",
-                                 folder_.string(), source_, file_option, source_));
+                                 "by its number with '{}', and the folder with '{}'",
+                                 folder_.string(), with_option(source_, options_, file_option, "1"),
+                                 with_option(source_, options_, "root", "FOLDER")));
     }
 
     /// A column that is called as one of splits, or in a table without names, has a word for one.
@@ -244,11 +247,12 @@ private:
                                name_of(columns_.file)));
         constexpr std::size_t most = 10;
         const std::span<const std::size_t> shown = std::span(left).first(std::min(most, left.size()));
-        refuse(fmt::format("has {} columns that may be labels ({}{}); choose one with '{}?{}=COLUMN', or, if "
-                           "each says 0 or 1 of a class, all of them with '{}?{}={}'",
-                           left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
-                           left.size() > most ? " ..." : "", source_, label_option, source_, label_option,
-                           every_column));
+        refuse(fmt::format(
+            "has {} columns that may be labels ({}{}); choose one with '{}', or, if each says 0 or "
+            "1 of a class, all of them with '{}'",
+            left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
+            left.size() > most ? " ..." : "", with_option(source_, options_, label_option, "COLUMN"),
+            with_option(source_, options_, label_option, every_column)));
     }
 
     /// Pandas writes the numbers of rows into a first column without a name.

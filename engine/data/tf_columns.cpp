@@ -2,6 +2,7 @@
 
 #include "backends/error.h"
 #include "engine/data/class_labels.h"
+#include "engine/data/formats.h"
 #include "engine/data/picture.h"
 #include "engine/files/text.h"
 
@@ -101,8 +102,9 @@ const TfFeature& TfColumns::find(const TfExample& example, const RecordName& nam
     for (const char* each : known)
         if (const auto found = example.find(each); found != example.end()) return found->second;
     refuse(name, fmt::format("has no {} under a known name ({}); its features are {}: name one with "
-                             "'{}?{}=NAME'",
-                             option, fmt::join(known, ", "), names_in(example), source_, option));
+                             "'{}'",
+                             option, fmt::join(known, ", "), names_in(example),
+                             with_option(source_, options_, option, "NAME")));
 }
 
 } // namespace towers

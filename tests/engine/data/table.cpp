@@ -109,14 +109,14 @@ TEST_CASE("a column says what is for testing") {
     CHECK_FALSE(has_examples(folder.table(folds, "", Split::test)));
     CHECK(folder.problem(folds, "?split=fold") ==
           "T row 2: its split is '0'; write train, val or test, or say which word is for testing with "
-          "'T?test=WORD', or pass over the column with 'T?split=none'");
+          "'T?split=fold&test=WORD', or pass over the column with 'T?split=none'");
     CHECK(folder.problem("file,label,split\n0.png,b,train\n1.png,a,tset\n")
               .starts_with("T row 3: its split is 'tset'; write"));
     CHECK(folder.problem("file,label,split\n0.png,b,train\n1.png,a,\n")
               .starts_with("T row 3: its split is ''; write"));
     CHECK(folder.problem(folds, "?test=9") == "T has no row whose split is '9', as '?test=' says");
     CHECK(folder.problem("file,label\n0.png,a\n1.png,b\n", "?test=1") ==
-          "T has no column that says what is for testing; name it with 'T?split=COLUMN&test=1'");
+          "T has no column that says what is for testing; name it with 'T?test=1&split=COLUMN'");
     CHECK(folder.problem(folder.table("file,label,split\n0.png,b,train\n1.png,a,train\n2.png,c,test\n", "",
                                       Split::test)) ==
           "T row 4: its class 'c' is none of those of the training rows; call it as one of them, or remove "

@@ -122,7 +122,7 @@ TEST_CASE("labels that are no sets, and columns that say something else, are ref
         {"id,tags\n0,a\n1,b\n0,\n", "?separator=|",
          "T row 4: 0 is nothing, but 'a' in row 2; remove one of the rows"},
         {"id,tags\n0,\n1,\n", "?separator=|",
-         "T has no labels in tags; choose another column with 'T?label=COLUMN'"},
+         "T has no labels in tags; choose another column with 'T?separator=|&label=COLUMN'"},
         {"id,tags\n0,a\n1,b\n", "?separator=",
          "T ?separator=: give what is between two labels, such as 'T?separator=|', or space or row"},
         {"id,a,b\n0,1,0\n1,2,0\n", "?label=*",
