@@ -3,7 +3,8 @@
 # if the two disagree, because then the documents describe the checkpoint's tensors wrongly. Also fails if docs/runs.md
 # shows another version of that script.
 #   evaluate_in_pytorch.sh TOWERS
-# Prints SKIPPED and exits with 77 if no Python has PyTorch and safetensors.
+# Uses the first of $TOWERS_PYTHON, python3 and /usr/bin/python3 that has PyTorch and safetensors. Prints SKIPPED and exits
+# with 77 if none has.
 set -u
 towers=${1:?usage: evaluate_in_pytorch.sh TOWERS}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -21,15 +22,15 @@ diff -u "$example" "$work/shown.py" || fail "docs/runs.md shows another script t
 
 export PYTHONPATH="$root/.cache/python${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1
 python=
-for candidate in python3 /usr/bin/python3; do
+for candidate in "${TOWERS_PYTHON:-python3}" python3 /usr/bin/python3; do
     if "$candidate" -c 'import safetensors.torch' 2>/dev/null; then
         python=$candidate
         break
     fi
 done
 if [ -z "$python" ]; then
-    echo "SKIPPED: no Python here has PyTorch and safetensors (apt-get install python3-torch;" \
-        "python3 -m pip install --target .cache/python safetensors)"
+    echo "SKIPPED: no Python here has PyTorch and safetensors (python3 -m venv DIR; DIR/bin/pip install torch" \
+        "safetensors; TOWERS_PYTHON=DIR/bin/python3)"
     exit 77
 fi
 
@@ -58,7 +59,7 @@ compare() { # RUN STEP
         function distance(a, b) { return a < b ? b - a : a - b }
         {
             if (NF != 6 || $2 != $5) { print "not the same examples"; exit 1 }
-            # If an image's two best classes differ by rounding only, either may win. The last digit is rounded.
+            # If the two best classes of an image differ by rounding only, either may win. The last digit is rounded.
             if (distance($1, $4) > 1 || distance($3, $6) > 0.0011) { print "towers and PyTorch disagree"; exit 1 }
             print "towers and PyTorch agree"
         }' || exit 1
