@@ -63,7 +63,7 @@ TEST_CASE("a table with several labels is described, shown and packed, and refus
     check_failed(
         run({"data", "describe", "full.csv?root=train_images"}), 1,
         "full.csv row 2: 'clear primary' is several labels, each of which stands alone in other rows; "
-        "say with 'full.csv?separator=space' that a picture may have several, or");
+        "say with 'full.csv?root=train_images&separator=space' that a picture may have several, or");
     const auto check_description = [&](const std::string& what) {
         const Outcome described = run({"data", "describe", what});
         check_worked(described);
