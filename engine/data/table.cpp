@@ -286,6 +286,12 @@ Table read_table(const DataRequest& request) {
     return table;
 }
 
+/// What --data says to pass over a column of splits.
+std::string without_splits(DataRequest request) {
+    request.options.erase(test_option);
+    return with_option(request, split_option, "none");
+}
+
 /// What the words in the column of splits mean; none: no column says it.
 std::optional<std::vector<Use>> uses_of(const Table& table, const DataRequest& request) {
     const std::string* const chosen = option(request, test_option);
@@ -316,8 +322,7 @@ std::optional<std::vector<Use>> uses_of(const Table& table, const DataRequest& r
             refuse(request,
                    "row {}: its split is '{}'; write train, val or test, or say which word is for testing "
                    "with '{}', or pass over the column with '{}'",
-                   row, words[i], with_option(request, test_option, "WORD"),
-                   with_option(request, split_option, "none"));
+                   row, words[i], with_option(request, test_option, "WORD"), without_splits(request));
         }
         uses.push_back(is_chosen ? Use::testing : called[i] == Split::test ? Use::neither : Use::training);
     }
@@ -594,7 +599,7 @@ std::unique_ptr<DataSource> open_table(const DataRequest& request) {
         refuse(request,
                "has a column that says what is for testing; leave out --hold-out or --fold, or pass over it "
                "with '{}'",
-               with_option(request, split_option, "none"));
+               without_splits(request));
     const std::vector<Table::Row> rows = rows_for(training ? Use::training : Use::testing, table, uses);
     check_labels(rows, table, request);
     // Those who open both splits of one table hear it once.

@@ -123,10 +123,13 @@ TEST_CASE("a column says what is for testing") {
           "the row");
     CHECK(folder.problem("file,label,split\n0.png,b,test\n1.png,a,test\n") ==
           "T has no training pictures; add some");
-    DataRequest held_out = folder.table(text);
-    held_out.held_out = {0, 0.5};
-    CHECK(folder.problem(held_out) == "T has a column that says what is for testing; leave out --hold-out or "
-                                      "--fold, or pass over it with 'T?split=none'");
+    for (const char* options : {"", "?test=test"}) {
+        DataRequest held_out = folder.table(text, options);
+        held_out.held_out = {0, 0.5};
+        CHECK(folder.problem(held_out) ==
+              "T has a column that says what is for testing; leave out --hold-out or --fold, or pass over it "
+              "with 'T?split=none'");
+    }
     // A table without names of columns
     CHECK(folder.open("0.png,a,train\n1.png,b,train\n2.png,b,test\n")->size() == 2);
     CHECK(folder.open("0.png,a,train\n1.png,b,train\n2.png,b,test\n", "", Split::test)->size() == 1);
