@@ -80,6 +80,10 @@ private:
         throw InputError(as_printable(fmt::format("{} {}", source_, what)));
     }
 
+    std::string source_with(const char* name, std::string_view value) const {
+        return with_option(source_, options_, name, value);
+    }
+
     bool has_header() const {
         if (const std::string* const says = option(header_option)) {
             if (*says != "yes" && *says != "no")
@@ -139,7 +143,7 @@ private:
                     first_.size())
                     refuse(
                         fmt::format("has two columns called {}; name one of them by its number, as in '{}'",
-                                    says, with_option(source_, options_, name, std::to_string(column + 1))));
+                                    says, source_with(name, std::to_string(column + 1))));
                 return column;
             }
         }
@@ -180,7 +184,7 @@ private:
                 column == columns_.split)
                 refuse(fmt::format("has {} for the labels twice, or for the files or splits too; name each "
                                    "column once in '{}'",
-                                   name_of(column), with_option(source_, options_, label_option, says)));
+                                   name_of(column), source_with(label_option, says)));
             columns.push_back(column);
         }
         return columns;
@@ -215,12 +219,12 @@ private:
                    ? fmt::format("has the columns {}, and none is called file, filename, path, image, "
                                  "image_id or id; name it with '{}', or say with '{}' that the first row "
                                  "names no columns",
-                                 listed_columns(), with_option(source_, options_, file_option, "COLUMN"),
-                                 with_option(source_, options_, header_option, "no"))
+                                 listed_columns(), source_with(file_option, "COLUMN"),
+                                 source_with(header_option, "no"))
                    : fmt::format("has no field in its first row that names a picture in {}; name its column "
                                  "by its number with '{}', and the folder with '{}'",
-                                 folder_.string(), with_option(source_, options_, file_option, "1"),
-                                 with_option(source_, options_, "root", "FOLDER")));
+                                 folder_.string(), source_with(file_option, "1"),
+                                 source_with("root", "FOLDER")));
     }
 
     /// A column that is called as one of splits, or in a table without names, has a word for one.
@@ -251,8 +255,8 @@ private:
             "has {} columns that may be labels ({}{}); choose one with '{}', or, if each says 0 or "
             "1 of a class, all of them with '{}'",
             left.size(), listed(shown, [&](std::size_t column) { return name_of(column); }),
-            left.size() > most ? " ..." : "", with_option(source_, options_, label_option, "COLUMN"),
-            with_option(source_, options_, label_option, every_column)));
+            left.size() > most ? " ..." : "", source_with(label_option, "COLUMN"),
+            source_with(label_option, every_column)));
     }
 
     /// Pandas writes the numbers of rows into a first column without a name.
