@@ -1,6 +1,7 @@
 // A command on several ranks: what each does before the work begins, and how it ends.
 #pragma once
 
+#include "apps/towers/orders.h"
 #include "apps/towers/resolved_run.h"
 #include "engine/data/source.h"
 #include "engine/ranks/world.h"
@@ -8,7 +9,6 @@
 #include "engine/trace/trace.h"
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -49,13 +49,6 @@ struct Left {
 TrainFlags flags_to_go_on(const TrainFlags& flags, const Left& left);
 /// Whether these shares, as of --shares, do not depend on the number of the towers.
 bool fits_any_towers(const std::string& shares);
-
-/// What signals set.
-struct Orders {
-    /// The user wants to end the run, perhaps on another rank: rank 0 learns of it.
-    std::atomic<bool> stop = false;
-    std::atomic<bool> term = false; ///< SIGTERM has come
-};
 
 /// The ranks that a launcher has started; see docs/machines.md.
 class Ranks {

@@ -2,6 +2,7 @@
 #include "apps/towers/data_flags.h"
 #include "apps/towers/ending.h"
 #include "apps/towers/open_run.h"
+#include "apps/towers/orders.h"
 #include "apps/towers/placement_log.h"
 #include "apps/towers/progress.h"
 #include "apps/towers/ranks.h"
@@ -26,10 +27,7 @@
 #include "engine/train/loop.h"
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fmt/chrono.h>
@@ -44,36 +42,6 @@
 
 namespace towers {
 namespace {
-
-Orders orders;
-
-std::atomic<std::int64_t> first_order = 0;   ///< when SIGINT or SIGTERM came first, in ms
-std::atomic<std::int64_t> same_order_ms = 0; ///< a signal so soon after it is no other order
-
-/// The first signal requests a clean end; a user's second one ends the program at once. A closing terminal
-/// may send several signals, a closed pipe one per line, and Slurm two SIGTERMs at a time limit.
-void request_stop(int signal) {
-    orders.stop = true;
-    if (signal == SIGTERM) orders.term = true;
-    if (signal != SIGINT && signal != SIGTERM) return;
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const std::int64_t ms = std::int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
-    std::int64_t first = 0;
-    if (first_order.compare_exchange_strong(first, ms) || ms - first < same_order_ms) return;
-    std::signal(signal, SIG_DFL);
-    std::raise(signal); // it comes when this function returns
-}
-
-void end_on_signals() {
-    if (std::getenv("SLURM_JOB_ID") != nullptr) same_order_ms = 1000;
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR2}) {
-        struct sigaction before {};
-        // Ignored signals stay ignored: nohup ignores SIGHUP, and a shell SIGINT of background jobs.
-        if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-            std::signal(signal, request_stop);
-    }
-}
 
 /// A new folder for a run without --run.
 std::filesystem::path make_run_directory(const std::string& recipe) {
@@ -327,7 +295,7 @@ void Training::print_lost() const {
 TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
     const TrainSettings& settings = run.settings;
     OpenOptions open = run.open;
-    open.stop = &orders.stop;
+    open.stop = &own_orders.stop;
     std::optional<TrainerOptions::Ranks> of_ranks;
     if (ranks != nullptr)
         of_ranks.emplace(TrainerOptions::Ranks{
@@ -337,7 +305,7 @@ TrainerOptions trainer_options_of(const ResolvedRun& run, Ranks* ranks) {
             .shares = run.shares,
             .micro_batch = settings.micro_batch.value_or(0),
             .outlive_devices = settings.on_device_loss == "continue",
-            .patience = Patience(run.open.timeout, {}, &orders.stop),
+            .patience = Patience(run.open.timeout, {}, &own_orders.stop),
             .learning_rate = *settings.lr,
             .seed = *settings.seed,
             .distort = settings.distort,
@@ -458,12 +426,12 @@ void Training::train_and_report(const OpenRun& run) {
     directory.write_config(config);
     if (ranks_ != nullptr) ranks_->can_go_on(directory.path());
 
-    end_on_signals();
+    stop_on_signals();
     try_to([&run] {
         compare_classes(run.resolved.recipe, run.loop.data->info(), run.settings.data, run.past.has_value());
     });
-    const std::string probed = probe(trainer, directory, orders.stop);
-    const std::string tuned = tune(trainer, directory, orders.stop);
+    const std::string probed = probe(trainer, directory, own_orders.stop);
+    const std::string tuned = tune(trainer, directory, own_orders.stop);
     try_to([this, &run, &probed, &tuned, &replaced] {
         if (!flags_.log_placement) print_towers(run.trainer); // else its tables begin with them
         for (const std::string& note : run.resolved.notes) fmt::print("{}\n", note);
@@ -493,7 +461,7 @@ void Training::train_and_report(const OpenRun& run) {
     if (settings.summary_every > 0)
         observers.insert(observers.begin() + 1,
                          &events.emplace(trainer, *loop.data, directory, settings.summary_every));
-    const Ended ended = train(trainer, directory, loop, orders.stop, observers);
+    const Ended ended = train(trainer, directory, loop, own_orders.stop, observers);
 
     if (flags_.log_placement) placement_ = placement_log(trainer, trainer.last_shares());
     if (ended.how == Ending::early)
@@ -518,7 +486,7 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
     ranks.when_gone(nullptr, [] { // this rank speaks if the first one is lost
         return std::string("; go on from the last checkpoint in its run directory with --resume");
     });
-    end_on_signals();
+    stop_on_signals();
     const Given given = given_by(flags);
     TrainSettings own;
     replace(own, given);
@@ -532,16 +500,13 @@ void follow(const TrainFlags& flags, Ranks& ranks) {
     TrainerOptions options = trainer_options_of(run, &ranks);
     options.tuning = make_tuning(run.tuning, false);
     if (run.traced_steps > 0) options.trace = std::make_shared<Trace>(run.traced_steps);
-    Trainer(run.recipe, options, *data, tests).follow(&orders.stop);
+    Trainer(run.recipe, options, *data, tests).follow(&own_orders.stop);
     if (options.trace) ranks.send_trace(*options.trace);
     ranks.receive(); // the end
 }
 
 int run_train(const TrainFlags& flags) {
-    // A batch system may send it while ranks still meet or data is opened.
-    struct sigaction before {};
-    if (sigaction(SIGUSR2, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-        std::signal(SIGUSR2, request_stop);
+    stop_on_signals({SIGUSR2}); // a batch system may send it while ranks still meet or data is opened
     const auto flags_of = [&flags](const Ranks& ranks) {
         return ranks.left() ? flags_to_go_on(flags, *ranks.left()) : flags;
     };
@@ -553,7 +518,7 @@ int run_train(const TrainFlags& flags) {
         return 0;
     };
     return run_on_ranks(
-        lead, [&](Ranks& ranks) { follow(flags_of(ranks), ranks); }, &orders);
+        lead, [&](Ranks& ranks) { follow(flags_of(ranks), ranks); }, &own_orders);
 }
 
 } // namespace
