@@ -33,13 +33,27 @@ namespace towers {
 
 #ifndef FOR_SUBGROUPS
 #define FIRST_ITEM(count, group) ((count) / GROUPS * (group) + min((count) % GROUPS, (group)))
+#ifdef TOWERS_GLSL
+// llvmpipe (Mesa 26) runs the body of a loop once more for no lane, and loads what all lanes share even then, behind
+// the last item; but no `if` that holds for no lane. So all subgroups take the same rounds.
+#define FOR_SUBGROUPS(i, count)                                                                              \
+    for (uint i##_round = FIRST_ITEM(count, GROUP_ID), i##_end = FIRST_ITEM(count, GROUP_ID + 1u),           \
+              i = i##_round + SUBGROUP_ID;                                                                   \
+         i##_round < i##_end; i##_round += SUBGROUPS, i += SUBGROUPS)                                        \
+        if (i < i##_end)
+#define FOR_GROUPS(i, count)                                                                                 \
+    for (uint i##_round = 0u, i = GROUP_ID; i##_round < (count); i##_round += GROUPS, i += GROUPS)           \
+        if (i < (count))
+#else
 #define FOR_SUBGROUPS(i, count)                                                                              \
     for (uint i = FIRST_ITEM(count, GROUP_ID) + SUBGROUP_ID, i##_end = FIRST_ITEM(count, GROUP_ID + 1u);     \
          i < i##_end; i += SUBGROUPS)
+#define FOR_GROUPS(i, count) for (uint i = GROUP_ID; i < (count); i += GROUPS)
+#endif
 #ifdef WORKGROUPS_ARE_SUBGROUPS
 #define FOR_WORKGROUPS(i, count) FOR_SUBGROUPS(i, count)
 #else
-#define FOR_WORKGROUPS(i, count) for (uint i = GROUP_ID; i < (count); i += GROUPS)
+#define FOR_WORKGROUPS(i, count) FOR_GROUPS(i, count)
 #endif
 #endif
 

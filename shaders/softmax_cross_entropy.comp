@@ -9,9 +9,7 @@ KERNEL(softmax_cross_entropy, SoftmaxCrossEntropyParams, 256) {
     const float gain = p.scale * p.weight * p.logit_scale;
     FOR_SUBGROUPS(row, p.rows) {
         const uint base = row * p.classes;
-        // Clamped, for llvmpipe loads what all lanes share (Mesa 26) even where no lane runs: behind the last
-        // row.
-        const uint label = min(p.labels.at[row] + p.label_offset, p.classes - 1u);
+        const uint label = p.labels.at[row] + p.label_offset;
         const float label_logit = p.logits.at[base + label];
         const float label_weight = class_weight(p.class_weights, p.weighted, label);
         float best = label_logit;

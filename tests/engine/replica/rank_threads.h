@@ -18,7 +18,7 @@ namespace towers::test {
 
 using Counts = std::vector<std::size_t>; ///< each rank's towers
 
-const std::vector<Counts> layouts = {{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 1, 2}, {2, 2, 2, 2}};
+inline const std::vector<Counts> layouts = {{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {2, 2}, {2, 1, 2}, {2, 2, 2, 2}};
 constexpr unsigned global = 24; ///< the examples of a batch, for all these layouts
 
 /// The towers' names on so many ranks; on one process, they mean the same devices.
