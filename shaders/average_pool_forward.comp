@@ -2,6 +2,8 @@
 #include "average_pool.h"
 #include "vec4.h"
 
+#define PIXELS_OF_A_PART 64u // of a lane, so that rounding errors do not accumulate
+
 // An item is four channels of an output pixel. The lanes of a subgroup divide the pixels of a large window;
 // neighbouring subgroups take neighbouring channels.
 KERNEL(average_pool_forward, AveragePoolForwardParams, 256) {
@@ -14,10 +16,16 @@ KERNEL(average_pool_forward, AveragePoolForwardParams, 256) {
             const uint image = pixel / p.shape.out_width / p.shape.out_height;
             const AverageWindow window = average_window(p.shape, row, pixel % p.shape.out_width);
             const uint corner = (image * p.shape.in_height + window.top) * p.shape.in_width + window.left;
+            const uint pixels = window.height * window.width;
             vec4 sum = vec4(0.0f);
-            for (uint k = SUBGROUP_LANE; k < window.height * window.width; k += SUBGROUP_SIZE) {
-                const uint from = corner + k / window.width * p.shape.in_width + k % window.width;
-                sum += channels_at(p.x, p.shape.channels, from, i % quads);
+            for (uint first = SUBGROUP_LANE; first < pixels; first += PIXELS_OF_A_PART * SUBGROUP_SIZE) {
+                const uint end = min(first + PIXELS_OF_A_PART * SUBGROUP_SIZE, pixels);
+                vec4 part = vec4(0.0f);
+                for (uint k = first; k < end; k += SUBGROUP_SIZE) {
+                    const uint from = corner + k / window.width * p.shape.in_width + k % window.width;
+                    part += channels_at(p.x, p.shape.channels, from, i % quads);
+                }
+                sum += part;
             }
             sum = subgroupAdd(sum);
             if (SUBGROUP_LANE == 0u)

@@ -8,9 +8,11 @@
 //                                        Workgroups get as many items each, neighbours if possible.
 //   FOR_WORKGROUPS(i, count) { ... }     the workgroups share out the items, their invocations work on one
 //                                        together: LOCAL_ID, WORKGROUP_SIZE, workgroupAdd() of workgroup.h
+//   WORKGROUP_OF(size)                   before functions that use WORKGROUP_SIZE
 //   GROUP_ID, GROUPS, LOCAL_ID           tiled kernels only, and likewise
 //   ADD_ATOMICALLY(word, number)         adds to an element of an InOut_u32; its result is not to be used
 //   OR_ATOMICALLY(word, bits)            sets bits of one, likewise
+//   ADD_TO_SHARED(word, number)          adds to a word of a workgroup's shared memory, likewise
 //   FOR_PARTLY_UNROLLED(i, count) { ... }  a loop that would take too many registers unrolled; 4 divides `count`
 // See params.h for what each kernel computes.
 #ifndef TOWERS_SHADERS_KERNEL_H
@@ -35,7 +37,8 @@ namespace towers {
 #define FIRST_ITEM(count, group) ((count) / GROUPS * (group) + min((count) % GROUPS, (group)))
 #ifdef TOWERS_GLSL
 // llvmpipe (Mesa 26) runs the body of a loop once more for no lane, and loads what all lanes share even then, behind
-// the last item; but no `if` that holds for no lane. So all subgroups take the same rounds.
+// the last item; but no `if` with loops or branches in it that holds for no lane. So all take the same rounds: an `if`
+// with the loop's own condition would be optimized away.
 #define FOR_SUBGROUPS(i, count)                                                                              \
     for (uint i##_round = FIRST_ITEM(count, GROUP_ID), i##_end = FIRST_ITEM(count, GROUP_ID + 1u),           \
               i = i##_round + SUBGROUP_ID;                                                                   \

@@ -1,8 +1,28 @@
+// What an image's invocations share is a workgroup's, also where other kernels' subgroups are workgroups.
+#undef WORKGROUPS_ARE_SUBGROUPS
 #include "kernel.h"
 #include "affine.h"
 #include "augment.h"
 #include "wide.h"
 #include "workgroup.h"
+
+WORKGROUP_OF(256)
+
+#define MOST_BLUR_WEIGHTS (MOST_BLUR_TAPS / 2u + 1u)
+#if defined(TOWERS_GLSL) || defined(__CUDACC__)
+shared uint counts[256];  // how often each byte occurs in a channel
+shared uint results[256]; // what it becomes
+shared float weights[MOST_BLUR_WEIGHTS];
+#define DECLARE_COUNTS
+#define DECLARE_WEIGHTS
+#define WAIT_FOR_OTHERS barrier()
+#else // the host, where a workgroup is one invocation
+#define DECLARE_COUNTS                                                                                       \
+    uint counts[256];                                                                                        \
+    uint results[256];
+#define DECLARE_WEIGHTS float weights[MOST_BLUR_WEIGHTS];
+#define WAIT_FOR_OTHERS
+#endif
 
 // One image of y, and what becomes of its pixels after the operation
 struct Target {
@@ -228,57 +248,53 @@ FUNCTION void transform_by_colour(In_f32 x, Out_f32 y, Target to, uint operation
 // What a byte becomes depends on how often each byte occurs in its channel.
 FUNCTION void transform_by_counts(In_f32 x, Out_f32 y, Target to, uint operation) {
     const uint pixels = to.height * to.width;
-    uint counts[256];
+    DECLARE_COUNTS
     for (uint channel = 0u; channel < to.channels; ++channel) {
-        for (uint v = 0u; v < 256u; ++v) counts[v] = 0u;
+        for (uint v = LOCAL_ID; v < 256u; v += WORKGROUP_SIZE) counts[v] = 0u;
+        WAIT_FOR_OTHERS;
         for (uint k = LOCAL_ID; k < pixels; k += WORKGROUP_SIZE)
-            counts[byte_of(x.at[to.begin + k * to.channels + channel])] += 1u;
-        uint least = 256u;
-        uint most = 0u;
-        for (uint v = 0u; v < 256u; v += 4u) {
-            const uvec4 sums = workgroupAdd(uvec4(counts[v], counts[v + 1u], counts[v + 2u], counts[v + 3u]));
-            counts[v] = sums.x;
-            counts[v + 1u] = sums.y;
-            counts[v + 2u] = sums.z;
-            counts[v + 3u] = sums.w;
-        }
-        for (uint v = 0u; v < 256u; ++v) {
-            if (counts[v] == 0u) continue;
-            least = min(least, v);
-            most = v;
-        }
-        // `counts` becomes the table of results.
-        if (operation == OPERATION_EQUALIZE) {
-            const uint step = (pixels - counts[most]) / 255u;
-            uint below = 0u;
+            ADD_TO_SHARED(counts[byte_of(x.at[to.begin + k * to.channels + channel])], 1u);
+        WAIT_FOR_OTHERS;
+        if (LOCAL_ID == 0u) {
+            uint least = 256u;
+            uint most = 0u;
             for (uint v = 0u; v < 256u; ++v) {
-                const uint here = counts[v];
-                if (step == 0u) {
-                    counts[v] = v;
-                } else {
-                    counts[v] = v == 0u ? 0u : min((below + step / 2u) / step, 255u);
-                }
-                below += here;
+                if (counts[v] == 0u) continue;
+                least = min(least, v);
+                most = v;
             }
-        } else {
-            // As PyTorch divides, whose rounding decides which byte remains
-            const float scale = least < most ? exact_reciprocal(most - least) * 255.0f : 1.0f;
-            const uint from = least < most ? least : 0u;
-            for (uint v = least; v <= most; ++v) counts[v] = min(uint(float(v - from) * scale), 255u);
+            if (operation == OPERATION_EQUALIZE) {
+                const uint step = (pixels - counts[most]) / 255u;
+                uint below = 0u;
+                for (uint v = 0u; v < 256u; ++v) {
+                    if (step == 0u) {
+                        results[v] = v;
+                    } else {
+                        results[v] = v == 0u ? 0u : min((below + step / 2u) / step, 255u);
+                    }
+                    below += counts[v];
+                }
+            } else {
+                // As PyTorch divides, whose rounding decides which byte remains
+                const float scale = least < most ? exact_reciprocal(most - least) * 255.0f : 1.0f;
+                const uint from = least < most ? least : 0u;
+                for (uint v = least; v <= most; ++v) results[v] = min(uint(float(v - from) * scale), 255u);
+            }
         }
+        WAIT_FOR_OTHERS;
         for (uint k = LOCAL_ID; k < pixels; k += WORKGROUP_SIZE)
             set_channel(y, to, k, channel,
-                        float(counts[byte_of(x.at[to.begin + k * to.channels + channel])]));
+                        float(results[byte_of(x.at[to.begin + k * to.channels + channel])]));
     }
 }
 
 // Of channel's value k, (8 neighbours + 5 times itself) / 13, rounded
 FUNCTION uint smoothed_byte(In_f32 x, Target from, uint k, uint channel) {
-    uint sum = 0u;
-    for (uint line = k - from.width; line <= k + from.width; line += from.width)
-        for (uint at = line - 1u; at <= line + 1u; ++at)
-            sum += byte_of(x.at[from.begin + at * from.channels + channel]);
-    sum += 4u * byte_of(x.at[from.begin + k * from.channels + channel]);
+    uint sum = 4u * byte_of(x.at[from.begin + k * from.channels + channel]);
+    UNROLL for (uint line = 0u; line < 3u; ++line)
+        UNROLL for (uint at = 0u; at < 3u; ++at)
+            sum += byte_of(
+                x.at[from.begin + (k + line * from.width + at - from.width - 1u) * from.channels + channel]);
     return (2u * sum + 13u) / 26u;
 }
 
@@ -367,29 +383,38 @@ FUNCTION uint mirrored(int at, uint size) {
     return at < 0 ? uint(-at) : (uint(at) < size ? uint(at) : 2u * (size - 1u) - uint(at));
 }
 
+FUNCTION Colour plus_tap(Colour sum, In_f32 x, Target from, uint k, int away, bool rows, float weight) {
+    const int row = int(k / from.width);
+    const int column = int(k % from.width);
+    return plus_part(sum, x, from, rows ? row : int(mirrored(row + away, from.height)),
+                     rows ? int(mirrored(column + away, from.width)) : column, weight);
+}
+
 FUNCTION void blur(In_f32 x, Out_f32 y, Target to, float deviation, uint taps, bool rows) {
     const uint pixels = to.height * to.width;
     const uint side = taps / 2u;
-    float weights[MOST_BLUR_TAPS / 2u + 1u];
-    float sum = 0.0f;
-    for (uint tap = 0u; tap <= side; ++tap) {
+    DECLARE_WEIGHTS
+    WAIT_FOR_OTHERS; // nobody reads those of another image any more
+    for (uint tap = LOCAL_ID; tap <= side; tap += WORKGROUP_SIZE) {
         const float away = float(tap) / deviation;
         weights[tap] = exp(-0.5f * away * away);
-        sum += tap == 0u ? weights[tap] : 2.0f * weights[tap];
     }
+    WAIT_FOR_OTHERS;
+    float sum = 0.0f;
+    for (uint tap = 0u; tap <= side; ++tap) sum += tap == 0u ? weights[tap] : 2.0f * weights[tap];
     for (uint k = LOCAL_ID; k < pixels; k += WORKGROUP_SIZE) {
-        const int row = int(k / to.width);
-        const int column = int(k % to.width);
         Colour blurred;
         blurred.r = 0.0f;
         blurred.g = 0.0f;
         blurred.b = 0.0f;
-        for (uint n = 0u; n < taps; ++n) {
-            const int away = int(n) - int(side);
-            const uint from_row = rows ? uint(row) : mirrored(row + away, to.height);
-            const uint from_column = rows ? mirrored(column + away, to.width) : uint(column);
-            const float weight = weights[away < 0 ? -away : away] / sum;
-            blurred = plus_part(blurred, x, to, int(from_row), int(from_column), weight);
+        blurred = plus_tap(blurred, x, to, k, 0, rows, weights[0] / sum);
+        for (uint first = 1u; first <= side; first += 4u) { // by fours, for llvmpipe counts a loop's rounds
+            UNROLL for (uint tap = first; tap < first + 4u; ++tap) {
+                if (tap <= side) {
+                    blurred = plus_tap(blurred, x, to, k, -int(tap), rows, weights[tap] / sum);
+                    blurred = plus_tap(blurred, x, to, k, int(tap), rows, weights[tap] / sum);
+                }
+            }
         }
         set_pixel(y, to, k, blurred);
     }

@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::uint64_t most_loops = 4096; // 2^20 invocations fill any device
 
+// Where a driver ends loops:
+constexpr std::uint64_t most_in_a_loop = 1 << 14; ///< pixels
+constexpr unsigned most_rounds = 64;              ///< of loops around an item's
+
 /// Sums over rows of so many channels
 struct RowSums {
     std::uint64_t groups, rows;
@@ -58,14 +62,26 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
 }
 
+namespace {
+
+/// Without which the result would be wrong
+unsigned needed_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
+    if (!facts.ends_loops || launch.kernel != Kernel::conv2d_backward_weights) return 1;
+    return unsigned(ceil_div(products.depth, most_in_a_loop));
+}
+
+} // namespace
+
 unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
     constexpr std::uint64_t few = 1 << 15;  // sums, so that adding up parts costs next to nothing
     constexpr std::uint64_t most = 1 << 24; // floats of all parts
     // Equal gradients of 1024 pixels are off by up to 1e-5. Other devices are compared with software drivers.
     const std::uint64_t pixels = facts.software ? 512 : 4096;
-    if (launch.kernel != Kernel::conv2d_backward_weights || products.elements() > few) return 1;
-    return unsigned(
-        std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), 1, most / products.elements()));
+    if (launch.kernel != Kernel::conv2d_backward_weights) return 1;
+    const std::uint64_t needed = needed_splits(launch, products, facts);
+    if (products.elements() > few) return unsigned(needed);
+    return unsigned(std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), needed,
+                                              std::max(needed, most / products.elements())));
 }
 
 unsigned splits_of(const Launch& launch, const DeviceFacts& facts) {
@@ -86,6 +102,7 @@ unsigned splits_of(const Launch& launch, const DeviceFacts& facts) {
         const unsigned at_once = kernel_info(launch.kernel).workgroup_size / 4;
         wanted = std::uint64_t(facts.busy_groups) * at_once / items_of(launch);
         most = std::uint64_t(s.batch) * s.out_height;
+        if (facts.ends_loops) wanted = std::max(wanted, ceil_div(most * (s.out_width + 1), most_in_a_loop));
     }
     return unsigned(std::clamp<std::uint64_t>(wanted, 1, std::max<std::uint64_t>(1, most)));
 }
@@ -124,8 +141,10 @@ std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const Devi
     };
     if (const auto products = products_of(launch)) {
         const unsigned most_splits = splits_of(launch, facts);
+        const unsigned fewest_splits = needed_splits(launch, *products, facts);
         for (const Tile& tile : tiles)
-            for (const unsigned splits : {facts.limits->splits != 0 ? most_splits : 1u, most_splits})
+            for (const unsigned splits :
+                 {facts.limits->splits != 0 ? most_splits : fewest_splits, most_splits})
                 add({.groups = groups_within(products->tiles(tile) * splits, facts),
                      .tile = tile,
                      .splits = splits,
@@ -135,7 +154,8 @@ std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const Devi
         for (const unsigned times : {1u, 4u}) {
             LaunchConfig fewer = usual;
             fewer.groups = groups_within(std::uint64_t(times) * facts.busy_groups, facts);
-            if (fewer.groups.x < usual.groups.x) add(fewer);
+            const bool may_end = facts.ends_loops && fewer.groups.x * most_rounds < usual.groups.x;
+            if (fewer.groups.x < usual.groups.x && !may_end) add(fewer);
         }
     }
     return configs;

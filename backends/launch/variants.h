@@ -38,6 +38,9 @@ struct DeviceFacts {
     /// A Vulkan driver that runs on the host's processors, shuffles within subgroups, and may use what is
     /// written for such drivers.
     bool software = false;
+    /// Any Vulkan driver on the host's processors: llvmpipe ends all loops of an invocation, without a word,
+    /// after 65535 rounds in sum.
+    bool ends_loops = false;
     bool exact_products = false;           ///< see OpenOptions
     Precision precision = Precision::fp32; ///< see OpenOptions
     bool round_operands = false;           ///< see OpenOptions

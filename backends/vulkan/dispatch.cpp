@@ -87,14 +87,22 @@ std::span<const Variant> variants() {
     return all;
 }
 
+/// Whether a subgroup would take a whole image of so many pixels that a driver may end its loops (see
+/// DeviceFacts::ends_loops).
+bool has_large_images(const Launch& launch) {
+    if (launch.kernel != Kernel::distort_images) return false;
+    const auto& p = launch.parameters.as<DistortImagesParams>();
+    return p.crop_height * p.crop_width > 128 * 128;
+}
+
 Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
     const auto& [launch, source, config] = each;
     if (source == KernelSource::software) return software_conv2d(launch, config, facts);
     if (source == KernelSource::fragments) return by_fragments(launch, config, facts.fragments);
     const auto& [shared, software] = codes[std::size_t(launch.kernel)];
-    return {.code = config.tile                           ? code_of(launch.kernel, source, *config.tile)
-                    : facts.software && !software.empty() ? software
-                                                          : shared,
+    return {.code = config.tile ? code_of(launch.kernel, source, *config.tile)
+                    : facts.software && !software.empty() && !has_large_images(launch) ? software
+                                                                                       : shared,
             .constants = {},
             .parameters = launch.parameters,
             .groups = config.groups,
@@ -129,6 +137,7 @@ DeviceFacts facts_of(const DeviceInfo& info, const Details& details, const OpenO
     return {.busy_groups = software ? 8u : groups,
             .subgroup_size = info.subgroup_size,
             .software = software && options.sources == Sources::best && details.shuffles,
+            .ends_loops = software,
             .exact_products = options.exact_products,
             .precision = options.precision,
             .quads = as_card || (options.sources == Sources::best && !software),

@@ -119,6 +119,7 @@ inline __device__ uint as_uint(float x) { return __float_as_uint(x); }
 inline __device__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 #define ADD_ATOMICALLY(word, number) atomicAdd((word).element, number)
 #define OR_ATOMICALLY(word, bits) atomicOr((word).element, bits)
+#define ADD_TO_SHARED(word, number) atomicAdd(&(word), number)
 #define barrier() __syncthreads()
 
 template<class T>
@@ -146,6 +147,7 @@ inline __device__ uvec4 subgroupAdd(const uvec4& x) {
 #endif
 #define KERNEL(name, Params, size)                                                                           \
     __global__ void __launch_bounds__(LAUNCH_BOUNDS(size)) name(const __grid_constant__ Params p)
+#define WORKGROUP_OF(size)
 #define GROUP_ID blockIdx.x
 #define GROUPS gridDim.x
 #define LOCAL_ID threadIdx.x

@@ -30,6 +30,8 @@ Out_f32x4 out_quads(Out_f32 x) { return Out_f32x4(uvec2(x)); }
     layout(push_constant) uniform Block { Params p; };                                                       \
     void main()
 
+// The size is known only below this line; above, gl_WorkGroupSize is 1.
+#define WORKGROUP_OF(size) layout(local_size_x = size) in;
 #define GROUP_ID gl_WorkGroupID.x
 #define GROUPS gl_NumWorkGroups.x
 #ifdef WORKGROUPS_ARE_SUBGROUPS // for software drivers, whose barriers are slow
@@ -72,6 +74,7 @@ uint as_uint(float x) { return floatBitsToUint(x); }
 
 #define ADD_ATOMICALLY(word, number) atomicAdd(word, number)
 #define OR_ATOMICALLY(word, bits) atomicOr(word, bits)
+#define ADD_TO_SHARED(word, number) atomicAdd(word, number)
 
 // Not isnan() and isinf(), which a driver without float controls may assume to be always false.
 bool is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }

@@ -100,8 +100,10 @@ inline bool is_finite(float x) { return (std::bit_cast<uint>(x) & 0x7f800000u) !
     for (uint i = invocation.begin(items); i < i##_end; ++i)
 #define FOR_WORKGROUPS(i, items) FOR_SUBGROUPS(i, items)
 #define UNROLL
+#define WORKGROUP_OF(size)
 #define ADD_ATOMICALLY(word, number) __atomic_fetch_add(&(word), number, __ATOMIC_RELAXED)
 #define OR_ATOMICALLY(word, bits) __atomic_fetch_or(&(word), bits, __ATOMIC_RELAXED)
+#define ADD_TO_SHARED(word, number) (word) += (number) // a workgroup is one invocation
 // Always, for GCC leaves out some in a file with as many kernels as host_kernels.cpp has.
 #define FUNCTION [[gnu::always_inline]] inline
 #define PRECISE // see glsl.h

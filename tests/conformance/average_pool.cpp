@@ -70,6 +70,12 @@ KERNEL_TEST(average_pool_forward,
     }
 }
 
+TEST_CASE("the mean of a large window keeps its digits") {
+    // Where all values are equal, rounding errors have the same sign.
+    check_forward({1, 224, 224, 5, 1, 1, 224, 224, 1, 1, 0, 0, 0},
+                  std::vector<float>(std::size_t(224) * 224 * 5, 1.4980f));
+}
+
 KERNEL_TEST(average_pool_backward, "every pixel gets its part of the gradient of each mean") {
     for (const AveragePoolShape& s : shapes) {
         INFO(text(s));

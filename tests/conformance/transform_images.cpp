@@ -133,6 +133,12 @@ TEST_CASE("rotation, jitter in any order, grayscale and blur change images as do
     }
 }
 
+TEST_CASE("large images are changed to their last pixel") {
+    // llvmpipe ends all loops of an invocation after 65535 rounds in sum.
+    check_operations({160, 160, 3}, {{OPERATION_SHARPNESS, 0.984375}, {OPERATION_BLUR_COLUMNS, 6.9, 63}},
+                     false, false);
+}
+
 TEST_CASE("the last operation leaves the network's values, and the cutout") {
     const ImageSize size{9, 14, 3};
     const std::vector<Operation> operations = {
