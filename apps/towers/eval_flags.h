@@ -20,7 +20,7 @@ struct EvalFlags {
     bool raw = false, per_class = false, skip_broken = false;
     PrecisionFlags products;
     OpenOptions open;
-    std::vector<std::string> common_lines; ///< see there
+    std::vector<std::string> common_lines; ///< see ranks.h
 
     /// Whether a figure needs the scores of all classes.
     bool need_scores() const { return per_class || !json.empty(); }

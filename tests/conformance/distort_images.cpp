@@ -92,7 +92,7 @@ void check_images(DataSet& data, const std::vector<Example>& examples, bool dist
                                           : reference::centre_crop(data.shape);
         expected.push_back(reference::distort(data.image(e.slot), data.shape, distortion));
     }
-    on_every_device([&](Device& device) {
+    EverySource().run([&](Device& device) {
         // SwiftShader's offsets have 32 bits and its buffers at most 1 GiB.
         if (data.first > 0 && device.info().name.find("SwiftShader") != std::string::npos) return;
         const std::vector<float> images = distort(device, data, examples, distorted);

@@ -53,6 +53,7 @@ double state_difference(const StateLayout& layout, std::span<const float> a, std
 }
 
 constexpr std::uint64_t steps = 10;
+
 /// Several buckets, each with a slice for every rank.
 Recipe large_recipe() {
     return silu_recipe(R"({ name = "hidden", kind = "dense", units = 200, activation = "silu" },)", R"(
