@@ -1,4 +1,4 @@
-// What an image's invocations share is a workgroup's, also where other kernels' subgroups are workgroups.
+// The invocations of an image share memory, so its workgroup stays one where those of other kernels are subgroups.
 #undef WORKGROUPS_ARE_SUBGROUPS
 #include "kernel.h"
 #include "affine.h"

@@ -2,6 +2,7 @@
 
 #include "apps/towers/data_flags.h"
 #include "apps/towers/eval_report.h"
+#include "apps/towers/flags.h"
 #include "apps/towers/trained_model.h"
 #include "backends/error.h"
 #include "engine/files/output.h"

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "apps/towers/common_flags.h"
-#include "apps/towers/flags.h"
-#include "backends/device.h"
+#include "backends/backend.h"
 
 #include <optional>
 #include <string>

@@ -27,7 +27,6 @@
 #include "engine/train/loop.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <ctime>
 #include <filesystem>
 #include <fmt/chrono.h>

@@ -49,6 +49,12 @@ unsigned splits_of(const RowSums& sums, const DeviceFacts& facts) {
     return unsigned(std::clamp<std::uint64_t>(splits, 1, sums.rows));
 }
 
+/// Into how many parts sums must be split where a driver ends loops
+unsigned needed_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
+    if (!facts.ends_loops || launch.kernel != Kernel::conv2d_backward_weights) return 1;
+    return unsigned(ceil_div(products.depth, most_in_a_loop));
+}
+
 double cycles(const Launch& launch, const Products& products, const Tile& tile, unsigned splits,
               const DeviceFacts& facts) {
     return cycles_of(products, tile, splits, shared_costs(launch.kernel), facts);
@@ -62,24 +68,14 @@ glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts) {
     return {unsigned(std::clamp<std::uint64_t>(groups, 1, limit)), 1, 1};
 }
 
-namespace {
-
-/// Without which the result would be wrong
-unsigned needed_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
-    if (!facts.ends_loops || launch.kernel != Kernel::conv2d_backward_weights) return 1;
-    return unsigned(ceil_div(products.depth, most_in_a_loop));
-}
-
-} // namespace
-
 unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts) {
     constexpr std::uint64_t few = 1 << 15;  // sums, so that adding up parts costs next to nothing
     constexpr std::uint64_t most = 1 << 24; // floats of all parts
     // Equal gradients of 1024 pixels are off by up to 1e-5. Other devices are compared with software drivers.
     const std::uint64_t pixels = facts.software ? 512 : 4096;
-    if (launch.kernel != Kernel::conv2d_backward_weights) return 1;
     const std::uint64_t needed = needed_splits(launch, products, facts);
-    if (products.elements() > few) return unsigned(needed);
+    if (launch.kernel != Kernel::conv2d_backward_weights || products.elements() > few)
+        return unsigned(needed);
     return unsigned(std::clamp<std::uint64_t>(ceil_div(products.depth, pixels), needed,
                                               std::max(needed, most / products.elements())));
 }

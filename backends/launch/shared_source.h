@@ -17,7 +17,8 @@ std::vector<LaunchConfig> shared_source_configs(const Launch& launch, const Devi
 glm::uvec3 groups_within(std::uint64_t groups, const DeviceFacts& facts);
 
 /// Into how many parts a launch's sums are split at least, since one float32 that takes many pixels one after
-/// another loses digits: the gradient of few weights. (Parts of many would take too long to add up.)
+/// another loses digits: the gradient of few weights. (Parts of many would take too long to add up.) And
+/// where a driver ends loops, so that it ends none of the sum's.
 unsigned least_splits(const Launch& launch, const Products& products, const DeviceFacts& facts);
 
 /// Into how many parts a launch's sums are split, where whole they would leave the device idle; 1 for kernels

@@ -100,9 +100,10 @@ Dispatch dispatch_of(const StageLaunch& each, const DeviceFacts& facts) {
     if (source == KernelSource::software) return software_conv2d(launch, config, facts);
     if (source == KernelSource::fragments) return by_fragments(launch, config, facts.fragments);
     const auto& [shared, software] = codes[std::size_t(launch.kernel)];
-    return {.code = config.tile ? code_of(launch.kernel, source, *config.tile)
-                    : facts.software && !software.empty() && !has_large_images(launch) ? software
-                                                                                       : shared,
+    const bool by_software = facts.software && !software.empty() && !has_large_images(launch);
+    return {.code = config.tile   ? code_of(launch.kernel, source, *config.tile)
+                    : by_software ? software
+                                  : shared,
             .constants = {},
             .parameters = launch.parameters,
             .groups = config.groups,

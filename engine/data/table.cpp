@@ -5,7 +5,6 @@
 #include "engine/data/formats.h"
 #include "engine/data/picture_folder.h"
 #include "engine/data/picture_source.h"
-#include "engine/data/picture_splits.h"
 #include "engine/data/table_rows.h"
 #include "engine/data/table_splits.h"
 #include "engine/files/text.h"
